@@ -1,4 +1,4 @@
-"""From an address to the user's source, and from a stack to its innermost user frame."""
+"""Finds the place in the user's source for an address, and the innermost user frame of a stack."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ NO_FUNCTION = "neither the compiler's name of the code nor debug information say
 
 
 def innermost_user_place(session: Session, thread: int, handle: ThreadHandle | None = None) -> Place | None:
-    """Return the innermost user frame of *thread*: outside of OpenMP runtimes and the C library.
+    """Return the place of the innermost user frame of *thread*: outside of OpenMP runtimes and the C library.
 
     None for a thread without user frames, such as an idle thread of the pool.
 
@@ -46,21 +46,22 @@ def innermost_user_place(session: Session, thread: int, handle: ThreadHandle | N
     for index, frame in enumerate(stack.frames):
         owner = code_owner(session, frame.call_site)
         if owner == USER and naming.is_added(_symbol(session, frame.call_site) or ""):
-            continue  # a compiler put it between functions of the source
+            continue  # the frame is of a function that a compiler added, which is not in the source
         if owner == USER or (owner == UNKNOWN and called == RUNTIME and calls_entry(session, stack.frames[index - 1])):
             has_line = session.process.places.line_of(frame.call_site) != (None, None)
             if untold and not has_line:
-                break  # the function that it called may be the user's as well
+                break  # an inner frame of unknown owner may be the user's, so this one may not be the innermost
             if has_line:
                 return _user_place(session, stack.frames, index, handle, passed)
             passed.append(index)
             if handle is not None and index + 1 < len(stack.frames):
                 left = _place_left(session, stack.frames, index, handle)
-                # Without debug information the place is this frame, not the jump that led to it.
+                # The jump's place is used if it has a line, or if no frame that was passed has a name. A named frame is
+                # better than a jump without a line.
                 if left is not None and (left.line is not None or not _has_name(session, stack.frames, passed)):
                     return replace(left, calling=_library_function(session, frame))
         elif passed and owner == RUNTIME and _has_name(session, stack.frames, passed):
-            break  # code around a library's own regions is not the place of the thread
+            break  # the region belongs to a library without debug information: user code further out is not the place
         elif not passed and handle is not None and index + 1 < len(stack.frames):
             left = _place_left(session, stack.frames, index, handle)
             if left is not None:
@@ -105,7 +106,7 @@ def _user_place(
     place = _place(session, frame.call_site, _function(session, frames[index:], handle))
     if passed:
         place = replace(place, calling=_library_function(session, frames[passed[-1]]))
-    # The way to this frame leads through the unwind tables of the inner ones.
+    # The frame was found by the unwind tables of all inner frames, so the place is proven only if their files are.
     return _as_far_as_proven(session, place, [inner.call_site for inner in frames[: index + 1]])
 
 
@@ -123,16 +124,16 @@ def is_users(session: Session, address: int) -> bool:
 
 
 def followed_functions(session: Session) -> Functions:
-    """Return the process's functions, with what their calls of runtimes' routines have begun."""
+    """Return the :class:`Functions` of the process, which follow user code and its calls of runtimes' routines."""
     return session.process.functions(naming.ROUTINES(), partial(is_users, session))
 
 
 class CodeLeft(NamedTuple):
-    """The way by which code of a construct left the stack.
+    """How the code of a construct left the stack.
 
-    ``jumps`` are the jumps by which its functions ended, innermost first. They are empty if they are unknown.
-    ``is_certain`` is False if the jumps may have been others at the same lines. ``entry`` is the address at which the
-    code begins, None if it is unknown.
+    ``jumps`` are the jumps by which the code's functions ended, innermost first, empty if they are unknown. ``entry``
+    is the address at which the code begins, None if it is unknown. ``is_certain`` is False if there are several
+    possible ways with the same source lines, and ``jumps`` is one of them.
     """
 
     jumps: Sequence[TailCall]
@@ -141,9 +142,10 @@ class CodeLeft(NamedTuple):
 
 
 def code_left(session: Session, frames: Sequence[Frame], code: ConstructCode, handle: ThreadHandle) -> CodeLeft | None:
-    """Return how the *code* of a construct left the stack of a thread, None if it did not.
+    """Return how the *code* of a construct left the stack of a thread, None if it is still on the stack.
 
     :param frames: all frames of the thread
+    :param handle: the thread
     """
     frame = frames[code.frame]
     owner = code_owner(session, frame.call_site)
@@ -171,8 +173,8 @@ def code_left(session: Session, frames: Sequence[Frame], code: ConstructCode, ha
 
 
 def _entry_of_construct(session: Session, code: ConstructCode, frames: Sequence[Frame]) -> int | None:
-    # The entry of a construct's code. The runtime has that of a region, or the call that passed it. Code of other
-    # constructs was called by a register, which is read first.
+    # Return the address at which a construct's code begins, None if it is unknown. The handle of the region or task has
+    # it. For constructs other than regions, the target of the runtime's call comes first.
     entry = None
     if code.kind != "parallel":
         entry = session.process.calls.function_called(frames[code.frame + 1])
@@ -185,8 +187,8 @@ def _entry_of_construct(session: Session, code: ConstructCode, frames: Sequence[
 
 
 def _left_for_users(session: Session, frame: Frame, entry: int | None) -> CodeLeft | None:
-    # The jumps by which a construct's code, which begins at *entry*, has reached another user function. None if it has
-    # not, or if there are several ways.
+    # Return the jumps by which a construct's code, which begins at *entry*, has reached the user function of *frame*.
+    # None if *frame* belongs to the code itself, or if there is not exactly one way.
     process, reached = session.process, entry_of(session.process.contract, frame.call_site)
     if entry is None or reached is None or reached == entry or code_owner(session, entry) != USER:
         return None
@@ -225,20 +227,20 @@ def _function_left(session: Session, code: ConstructCode) -> str | None:
 
 
 def _may_be_left(session: Session, outer: Frame) -> bool:
-    # Whether the runtime calls the code of a construct in this frame.
+    # Return whether *outer* is the runtime's frame that calls a construct's code: it makes a call through a pointer.
     return code_owner(session, outer.call_site) == RUNTIME and bool(session.process.calls.calls_by_pointer(outer.pc))
 
 
 def _place_left(session: Session, frames: Sequence[Frame], index: int, handle: ThreadHandle) -> Place | None:
-    # The last known place of a construct's code that has left the stack. Its frame would be between this frame and the
-    # next outer one.
+    # Return the last known place of a construct's code that has left the stack between the frame at *index* and the
+    # next outer frame. None if no code has left there, or if it is unknown.
     if not _may_be_left(session, frames[index + 1]):
         return None
     try:
         code = next((code for code in handle.construct_code() if code.frame == index), None)
         left = code_left(session, frames, code, handle) if code is not None else None
     except OmpdError:
-        return None  # `stack` says why
+        return None  # the answer of `stack` has the reason
     if code is None or left is None:
         return None
     place = place_left(session, code, left, handle)
@@ -252,7 +254,7 @@ def calls_entry(session: Session, called: Frame) -> bool:
 
 
 def _waits(session: Session, frame: Frame) -> bool:
-    # These routines make a thread wait. They call the C library, and never user code.
+    # Return whether the frame is of a runtime's routine that makes a thread wait. Such a routine never calls user code.
     return naming.has_thread_wait(_symbol(session, frame.call_site) or "")
 
 
@@ -273,7 +275,7 @@ def unproven_at(session: Session, address: int) -> str | None:
 
 
 def innermost_place(session: Session, thread: int) -> Place:
-    """Return the innermost frame of *thread* in any code. It is used if the stack cannot be followed.
+    """Return the place of the innermost frame of *thread*, in any code. For stacks that cannot be followed.
 
     :raises Unavailable: if its registers are lost
     """
@@ -299,7 +301,7 @@ def code_owner(session: Session, address: int) -> str:
 
 
 def named(facts: Facts, key: str, code: RegionFunction | None) -> RegionFunction | None:
-    """Return *code*. If its function is unknown, note the reason in *facts*."""
+    """Return *code*. If its function is unknown, note the reason in *facts* as that of ``key.function``."""
     if code is not None and code.function is None:
         facts.unavailable[f"{key}.function"] = NO_FUNCTION
     return code
@@ -348,7 +350,7 @@ def task_function(session: Session, task: TaskHandle) -> RegionFunction | None:
 
 
 def noted_place(ask: Callable[[], str | None]) -> tuple[str, str, int] | None:
-    """Return file, function and line of a construct as its compiler recorded them, else None.
+    """Return file, function and line of a construct as its compiler recorded them, None without a record.
 
     clang records them with -g, even if the program has lost its debug information and symbols.
 
@@ -364,8 +366,8 @@ def noted_place(ask: Callable[[], str | None]) -> tuple[str, str, int] | None:
 def source_function(session: Session, region: ParallelHandle) -> str | None:
     """Return the name of the user function that encountered *region*'s construct, None if that is unknown.
 
-    gcc's names contain it, and clang's from 17 on. For older ones it is the first source function on the stack of the
-    region's primary thread, and of the primary threads of enclosing regions.
+    The name of the region's code contains the function with gcc, and with clang from release 17 on. With older clang,
+    it is the first source function on the stacks of the primary threads of the region and of enclosing regions.
     """
     functions = session.stop.source_functions
     passed: dict[str, None] = {}
@@ -391,7 +393,8 @@ def source_function(session: Session, region: ParallelHandle) -> str | None:
 
 
 def _encountering_function(session: Session, region: ParallelHandle) -> str | None:
-    # None if the construct is in code of the enclosing region: the function is then that of the enclosing region.
+    # Return the user function that encountered a region. None if the construct is in the code of the enclosing region:
+    # then the function that contains the enclosing construct contains this one, too.
     entry = region.function()
     known = naming.parse_outlined(_symbol(session, entry) or "") if entry is not None else None
     if known is not None and known.parent is not None:
@@ -402,7 +405,7 @@ def _encountering_function(session: Session, region: ParallelHandle) -> str | No
         return declared
     frames = region.encountering_frames()
     if code_owner(session, frames[0].call_site) == RUNTIME:
-        return None  # code of the enclosing region, which ended by a jump
+        return None  # the enclosing region's code encountered the region, and has ended by a jump
     for written in session.process.places.source_frames(frames[0].call_site):
         if written.inlined and written.function is not None and naming.parse_outlined(written.function) is None:
             return written.function
@@ -426,15 +429,14 @@ def _is_code_of(session: Session, frames: Sequence[Frame], region: ParallelHandl
 
 
 def _starts(session: Session, frames: Sequence[Frame]) -> list[int | None]:
-    # With -g clang puts the code of regions, and of some tasks, into a function that is called by the one that the
-    # runtime knows.
+    # Return the starts of the functions of the first two frames: one may be the function that the runtime knows. With
+    # -g, clang lets that function call another one, which has the code of a region, or of some tasks.
     return [entry_of(session.process.contract, frame.call_site) for frame in frames[:2]]
 
 
 def _function(session: Session, frames: Sequence[Frame], handle: ThreadHandle | None) -> str | None:
-    # The name of frames[0]'s function in the source. Code of a region or task has the name of the function that
-    # contains the construct. Of inlined functions the innermost counts. Compilers also inline the functions that they
-    # outlined.
+    # Return the source name of the function of frames[0], None if it is unknown. For code of a region or task, this is
+    # the function that contains the construct. If functions were inlined there, it is the innermost of them.
     name, is_certain = _function_by_code(session, frames[0].call_site)
     if is_certain or handle is None:
         return name
@@ -452,7 +454,8 @@ def _function(session: Session, frames: Sequence[Frame], handle: ThreadHandle | 
 
 
 def _function_by_code(session: Session, address: int) -> tuple[str | None, bool]:
-    # The name by symbols and debug information, and whether it is certain. If not, the thread's handle may give it.
+    # Return a function's name by symbols and debug information, and whether it is certain. If it is not, the handle of
+    # the thread may give the right name.
     for written in session.process.places.source_frames(address):
         if written.function is not None and naming.parse_outlined(written.function) is None:
             return written.function, True
@@ -465,7 +468,7 @@ def _function_by_code(session: Session, address: int) -> tuple[str | None, bool]
 
 
 def _written(symbol: str | None) -> str | None:
-    # A linker's name, unless a compiler made it.
+    # Return a symbol that names a function of the source, None for a function that a compiler made of a construct.
     return symbol if symbol is not None and naming.parse_outlined(symbol) is None else None
 
 

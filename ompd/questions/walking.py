@@ -1,7 +1,8 @@
-"""The ways of threads into the code of a construct that a line begins, and out of it again.
+"""Finds where threads enter the code of a construct that a line begins, and where they go on after it.
 
 Compilers put the code of a construct into a function of its own, which the runtime calls, perhaps on other threads. A
-debugger's step cannot follow it. The way is read here from the stopped program, and the debugger goes it.
+debugger's step cannot follow such calls. So the places are found here in the stopped program, and the debugger lets
+the program run to them.
 """
 
 from __future__ import annotations
@@ -22,9 +23,10 @@ _TABLE = "_GLOBAL_OFFSET_TABLE_"
 
 
 class Begun(NamedTuple):
-    """The code of a construct that begins on a line: the address of its entry, and whether the construct is a task.
+    """The code of a construct that begins on a line. ``entry`` is the address at which the code begins.
 
-    Any thread may execute a task at any later time. ``is_task`` is None if the kind of construct is unknown.
+    ``is_task`` is whether the construct is a task, so that any thread may execute it at any later time. None if the
+    kind of construct is unknown.
     """
 
     entry: int
@@ -34,7 +36,8 @@ class Begun(NamedTuple):
 class WayOut(NamedTuple):
     """The place at which the program goes on after a region or task: an ``address`` in a ``frame`` of ``thread``.
 
-    ``cfa`` is that of the frame. ``ends`` is the frame of the region or task.
+    ``cfa`` is the CFA of ``frame``. ``ends`` is the frame of the code of the region or task, None if the thread has
+    left this code.
     """
 
     thread: int
@@ -47,8 +50,8 @@ class WayOut(NamedTuple):
 def begun_by(session: Session, frame: StackFrame, *, innermost: bool) -> list[Begun]:
     """Return the code of the constructs that the rest of *frame*'s line begins. Most lines begin none.
 
-    :param innermost: whether the frame is the thread's innermost, and has not called another function
-    :raises Unavailable: if code of this processor is not understood
+    :param innermost: whether *frame* is the thread's innermost frame, so that its address is not a return address
+    :raises Unavailable: if ompd cannot decode this processor's code, or the program has no symbol for the code
     """
     process = session.process
     if process.references is None:
@@ -64,13 +67,13 @@ def begun_by(session: Session, frame: StackFrame, *, innermost: bool) -> list[Be
                 ahead.append((place, begun))
     line = process.places.line_of(here)
     own = [begun for place, begun in ahead if process.places.line_of(place) == line]
-    # If the compiler has moved the instruction to another line, the construct still has its own line.
+    # The compiler may have moved the instruction to another line. Then the line of the construct's code decides.
     moved = [begun for _, begun in ahead if process.places.construct_line(begun.entry)[1] == line[1]]
     return list(dict.fromkeys(own or moved))
 
 
 def _function_at(session: Session, address: int) -> tuple[int, bytes]:
-    # The start of a function, and at least its code.
+    # Return the start of the function around an address, and bytes from there on: its code, and what comes after it.
     start = session.process.places.locate(address).symbol_address
     if start is None:
         raise Unavailable("the program has no symbol for this code")
@@ -85,7 +88,7 @@ def _function_at(session: Session, address: int) -> tuple[int, bytes]:
 
 
 def _referred(session: Session, here: int) -> Iterator[tuple[int, int]]:
-    # The places at which the code of a function loads the address of a construct's code, each with that address.
+    # Yield each place at which the function around *here* loads the address of a construct's code, with that address.
     process = session.process
     start, code = _function_at(session, here)
     module = process.symbols.module_at(here)
@@ -101,14 +104,15 @@ def _referred(session: Session, here: int) -> Iterator[tuple[int, int]]:
 
 
 def _code_at(session: Session, entry: int, place: int) -> Begun | None:
-    # The runtime knows the function at *entry*. With clang that may only call the function with the user's code.
+    # Return the code of the construct whose function *entry* is passed to the runtime near *place*, None if a compiler
+    # added the function. With clang, the function at *entry* may only call the one with the user's code.
     process = session.process
     name = process.places.locate(entry).symbol or ""
     if naming.is_added(name):
         return None
     is_task: bool | None = naming.is_task_entry(name)
     if naming.is_by_gcc(name):
-        # Unknown until the routine is first called, because the loader binds it then.
+        # The routine that *place* calls shows the kind. It is unknown until its first call, when the loader binds it.
         construct = _construct_of_gcc(session, place)
         is_task = construct.startswith("task") if construct is not None else None
     else:
@@ -121,8 +125,8 @@ def _code_at(session: Session, entry: int, place: int) -> Begun | None:
 
 
 def _after_first_line(session: Session, start: int, code: bytes) -> int | None:
-    # The start of a task's code that clang has inlined into the function that enters it: after the instructions with
-    # the construct's line.
+    # Return the start of a task's code that clang has inlined into the function that enters the task. The code begins
+    # after the instructions with the construct's line. None if there is no such place.
     process = session.process
     line = before = process.places.line_of(start)[1]
     for address in range(start, start + min(len(code), _MOST_OF_ENTRY)):
@@ -130,10 +134,11 @@ def _after_first_line(session: Session, start: int, code: bytes) -> int | None:
             return None
         here, previous = process.places.line_of(address)[1], before
         before = here
-        # A change of line is the start of an instruction. A breakpoint inside of one would overwrite a part of it.
+        # Only addresses at which the line changes are taken, because an instruction begins there. A breakpoint inside
+        # of an instruction would overwrite a part of it.
         if here in (previous, line) or not here or not line:
             continue
-        # At the start of inlined code a debugger still shows the function around it.
+        # The first address of inlined code is not taken: there, a debugger still shows the function around it.
         if not process.places.source_frames(address)[0].inlined or process.places.source_frames(address - 1)[0].inlined:
             return address
     return None
@@ -154,13 +159,13 @@ def _calls(session: Session, code: bytes, start: int, first: int = 0) -> Iterabl
 def body_called(
     calls: Iterable[tuple[int, int, int]], start: int, named_at: Callable[[int], tuple[str, int] | None]
 ) -> int | None:
-    """Return the start of the function with the user's code that one of clang's functions calls.
+    """Return the start of the function with the user's code that a function of clang calls.
 
-    None if it calls no such function, and so has that code itself.
+    None if it calls no such function, and so contains the user's code itself.
 
-    :param calls: the place, return address and target of each call in its code, and perhaps in the code after it
+    :param calls: the place, return address and target of each call in the function, perhaps also in the code behind it
     :param start: the start of clang's function
-    :param named_at: returns the symbol at an address, and the offset from its start
+    :param named_at: returns the symbol at an address, and the offset from the symbol's address
     """
     for place, _, target in calls:
         around = named_at(place)
@@ -173,7 +178,8 @@ def body_called(
 
 
 def _construct_of_gcc(session: Session, place: int) -> str | None:
-    # The kind of construct that gcc's code begins by the first call after *place*.
+    # Return the kind of construct that gcc's code begins: the first call after *place* of a routine that begins one.
+    # None if the routine is unknown.
     process = session.process
     start, code = _function_at(session, place)
     for at, behind, _ in _calls(session, code, start, place - start):
@@ -189,7 +195,7 @@ def way_out(session: Session, native: int, *, has_left: bool = False) -> WayOut:
     """Return the place at which the program goes on after the innermost region or task of the thread *native*.
 
     :param has_left: whether the thread has left the code of the construct
-    :raises NoAnswer: if it is in no construct, or the place is unknown
+    :raises NoAnswer: if the thread is in no construct, or the place is unknown
     """
     (row,) = stacks.ask(session, thread=native).rows
     frames = row.frames
@@ -214,7 +220,8 @@ def way_out(session: Session, native: int, *, has_left: bool = False) -> WayOut:
 
 
 def _first_of_users(frames: Sequence[StackFrame]) -> StackFrame | None:
-    # Functions that left the stack by a jump are never returned to.
+    # Return the innermost user frame, None without one. Functions that left the stack by a jump (they have no CFA) are
+    # skipped, because nothing returns to them.
     return next(
         (f for f in frames if f.kind == "user" and f.cfa is not None and f.address is not None and not f.guessed), None
     )

@@ -19,7 +19,7 @@ from ompd.session import LoadedRuntime, Session
 
 
 def ask(session: Session) -> CheckAnswer:
-    """Return the differences between our plugin and the library, which the user or the runtime names.
+    """Return the differences between our plugin and the library for debuggers that the user or the runtime names.
 
     :raises NoAnswer: if no runtime of the process has both a library and a plugin
     """
@@ -60,7 +60,7 @@ def ask(session: Session) -> CheckAnswer:
 
 
 def own_space(session: Session, runtime: LoadedRuntime) -> AddressSpace | None:
-    """Return the runtime as read by the plugin that would serve it without a library, None without such a plugin.
+    """Return the runtime's address space by the plugin that would serve it without a library, None without a plugin.
 
     :raises OmpdError: if the plugin cannot read it
     """
@@ -72,7 +72,7 @@ def own_space(session: Session, runtime: LoadedRuntime) -> AddressSpace | None:
 
 
 def is_news(answer: CheckAnswer) -> bool:
-    """Return whether a difference has no entry, or an entry's difference is gone."""
+    """Return whether a difference has no entry in the table, or an entry's difference no longer occurs."""
     return any(row.entry is None for row in answer.rows) or any(entry.state == "gone" for entry in answer.entries)
 
 
@@ -128,7 +128,7 @@ def _threads(session: Session) -> Sequence[NativeThread]:
 
 
 class _Counts:
-    # The numbers of all facts, of equal ones, and of differences with an entry.
+    # Counts all facts, those with equal answers, and the differences that an entry explains.
 
     def __init__(self) -> None:
         self.facts = 0

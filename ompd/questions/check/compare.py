@@ -24,12 +24,13 @@ _MAX_TEAM = 1 << 16
 _MAX_STEPS = 1 << 20
 _OUTSIDE = -5
 """A thread number that no thread has."""
-# How many threads are announced to a library at once, and how many members, regions or tasks.
+# How many threads are announced to a library at once, and how many members of a team, regions or tasks.
 _THREADS, _OTHERS = 128, 256
 
 VALUE, NONE, REFUSED = "value", "none", "refused"
 
-# The routine behind each fact. Facts about variables, states and settings contain a name: see _FORMS.
+# The routine of OMPD that answers a fact, by the fact's name. _FORMS has the beginnings of names that go on with the
+# name of a variable, state or setting.
 FUNCTIONS: Mapping[str, str] = {
     "omp_version": "ompd_get_omp_version",
     "omp_version_string": "ompd_get_omp_version_string",
@@ -73,29 +74,29 @@ _FORMS: Mapping[str, str] = {
 
 @record
 class Subject:
-    """The subject of a fact."""
+    """The subject of a fact: the process, a thread, a region or a task."""
 
     kind: str
     """``process``, ``thread``, ``region`` or ``task``."""
     id: str
-    """Our plugin's id of it."""
+    """The subject's id in our plugin."""
     thread: int | None
-    """The native identifier of the thread at which it was first met."""
+    """The native id of the thread at which the subject was met, None for the process."""
     tags: frozenset[str]
-    """Its properties; :mod:`ompd.questions.check.known` lists them."""
+    """The subject's properties; :mod:`ompd.questions.check.known` lists them."""
 
 
 @record
 class Outcome:
-    """The answer of one side."""
+    """The answer of one side, the library or our plugin, to one question."""
 
     kind: str
     """``value``, ``none`` (there is no such thing), or ``refused`` (with ``rc`` and ``reason``)."""
     value: Any = None
     text: str = "none"
-    """The value as people read it."""
+    """The value as it is shown."""
     rc: int | None = None
-    """The return code of a refusal."""
+    """The return code of a refusal, None for other answers."""
     reason: str = ""
     is_part: bool = False
     """Whether the value is only the first of a list."""
@@ -126,11 +127,11 @@ def function_of(fact: str) -> str:
 
 
 def ask(question: Callable[..., Any], *arguments: Any, write: Callable[[Any], str] = str) -> Outcome:
-    """Return the outcome of a question.
+    """Return the outcome of a question. An error becomes a refusal, unless all further questions would fail, too.
 
-    :param write: returns a value as text
-    :raises TargetGone: if no further question can succeed; likewise :exc:`StaleHandle`, :exc:`TooMuch`, and a
-        :exc:`LibraryError` if the library has ended
+    :param write: returns the text of a value
+    :raises TargetGone: if no further question can succeed; so do :exc:`StaleHandle`, :exc:`TooMuch`, and
+        :exc:`LibraryError` once the library has ended
     """
     try:
         value = question(*arguments)
@@ -176,7 +177,7 @@ def compare(
     symbols: Symbols | None = None,
     runtime: Module | None = None,
 ) -> Iterator[Fact]:
-    """Yield every fact, equal ones and differences.
+    """Yield every fact, whether the answers of both sides are equal or differ.
 
     :param threads: all threads of the process
     :param keeps_states: whether the runtime records states, frames and tool data
@@ -194,7 +195,7 @@ def compare(
 
 
 class _Comparison:
-    # One comparison of the two sides, with the handles that it has met.
+    # One comparison of the library with our plugin. It keeps the handles that it has met on both sides.
 
     def __init__(
         self, library: Side, ours: Side, tags: frozenset[str], symbols: Symbols | None, runtime: Module | None
@@ -204,11 +205,12 @@ class _Comparison:
         self._tags = tags
         self._symbols = symbols
         self._runtime = runtime
-        # The handle of one side for each handle of the other: both must distinguish the same entities.
+        # The partner of each handle, that is, the other side's handle with which it was first met. Keys are the scope,
+        # the side and the handle's key. Both sides must distinguish the same entities.
         self._partners: dict[tuple[Scope, str, Hashable], Hashable] = {}
         self._compared: set[tuple[Scope, Hashable, Hashable]] = set()
         self._icvs: dict[Scope, list[str]] = {}
-        # The limit for handles of regions and tasks that the library gives.
+        # How many more handles of regions and tasks are accepted from the library.
         self._steps = _MAX_STEPS
 
     def facts(self, threads: Sequence[NativeThread]) -> Iterator[Fact]:
@@ -225,7 +227,7 @@ class _Comparison:
         library, ours = self._library, self._ours
         yield from _listed("routine ", subject, ask(library.routines), ask(ours.routines))
         yield Fact("omp_version", subject, ask(library.omp_version), ask(ours.omp_version))
-        # Libraries may choose the text: only its existence is compared.
+        # A library may choose the text of its version, so only the existence of a text is compared.
         texts = ask(library.omp_version_string), ask(ours.omp_version_string)
         yield Fact("omp_version_string", subject, *(_there(text, "a text") for text in texts))
         yield from _listed("state ", subject, ask(library.states), ask(ours.states))
@@ -278,7 +280,8 @@ class _Comparison:
         yield from self._variables(subject, Scope.THREAD, theirs, own)
 
     def _around(self, thread: Subject, theirs: Handle, own: Handle) -> Iterator[Fact]:
-        # The regions and tasks around a thread. The outermost ones are compared first, because both sides have them.
+        # Yield the facts about the regions and tasks around a thread. They are paired from the outermost inwards,
+        # because both sides have the outermost ones even if one side lacks inner ones.
         regions = self._chains(Scope.PARALLEL, theirs, own)
         tasks = self._chains(Scope.TASK, theirs, own)
         folded = self._folded(regions[1].handles)
@@ -301,7 +304,8 @@ class _Comparison:
         return library, _chain(self._ours, scope, own, MAX_CHAIN)
 
     def _folded(self, regions: Sequence[Handle]) -> frozenset[Hashable]:
-        # Serialized regions directly in one another, for which the runtime keeps one team.
+        # Return the keys of serialized regions that are directly inside of one another. The runtime keeps one team for
+        # them.
         folded: set[Hashable] = set()
         run: list[Hashable] = []
         for region in [*regions, None]:
@@ -409,7 +413,7 @@ class _Comparison:
         return Fact(name, subject, *(_there(outcome, "there is one") for outcome in pair))
 
     def _twin(self, name: str, scope: Scope, subject: Subject, theirs: Handle, own: Handle) -> Fact:
-        # The two handles must have met before as partners, or not at all.
+        # Return the fact that a pair of handles is consistent: either both are new, or they are partners already.
         mine, other = self._ours.key(scope, own), self._library.key(scope, theirs)
         our_partner = self._partners.setdefault((scope, "library", other), mine)
         their_partner = self._partners.setdefault((scope, "ours", mine), other)
@@ -429,7 +433,7 @@ class _Comparison:
 
 
 class _Chain(NamedTuple):
-    # Handles from the current one outwards, and the outcome of the last step.
+    # The regions or tasks around a thread, from the current one outwards, and the outcome of the step after the last.
     handles: Sequence[Handle]
     end: Outcome
 
@@ -459,7 +463,7 @@ def _count(chain: _Chain) -> Outcome:
 
 
 def _listed(start: str, subject: Subject, library: Outcome, ours: Outcome) -> Iterator[Fact]:
-    # A fact for each entry of either list.
+    # Yield a fact for each entry of the two lists, or one fact for the lists if one side has none.
     if VALUE not in (library.kind, ours.kind) or library.kind != ours.kind:
         yield Fact(f"{start}list", subject, library, ours)
         return
@@ -468,7 +472,7 @@ def _listed(start: str, subject: Subject, library: Outcome, ours: Outcome) -> It
 
 
 def _there(outcome: Outcome, text: str) -> Outcome:
-    # The same for any value: only its existence is compared.
+    # Return *outcome*, but any value replaced by True with *text*, so that only the existence of a value is compared.
     return Outcome(VALUE, True, text) if outcome.kind == VALUE else outcome
 
 

@@ -1,8 +1,8 @@
 """The known differences: the numbered entries of ``known.json``, and the facts that they explain.
 
-An entry has signs. A sign matches facts by patterns of their names, by tags of the subject (``!`` before a tag that it
-must not have), and by the answers of the library and of our plugin. A sign with ``seen`` must occur: if a target has
-places for it and the library shows it at none, the entry is out of date.
+An entry has signs, by which it is recognised. A sign matches a fact by patterns of the fact's name, by tags of its
+subject (``!`` before a tag that the subject must not have), and by the answers of the library and of our plugin. A sign
+with ``seen`` must occur: if it could occur in facts of a target and occurs in none, the entry is out of date.
 
 Tags of the process: ``debug`` (the program was started with OMP_DEBUG=enabled), ``states`` (the runtime records states
 and tool data), ``no_num_threads`` (OMP_NUM_THREADS is not set). Tags of threads: ``openmp``, ``in_team``, ``idle``.
@@ -28,17 +28,21 @@ _TABLE = files("ompd.questions.check").joinpath("known.json")
 
 @record
 class KnownLibrary:
-    """A library. Its vendor and release are None if the table does not have them."""
+    """A library as the table knows it. Vendor and release are None if the table does not have them."""
 
     vendor: str | None
     release: str | None
     what: str | None
-    """The origin of the file."""
+    """The origin of the library's file, None if the table does not have the file."""
 
 
 @record
 class Sign:
-    """How an entry is recognised in one fact."""
+    """A sign of an entry: facts that match it show the difference of the entry.
+
+    ``facts`` are patterns of names, ``tags`` those of the subject. ``theirs`` and ``ours`` describe the answers of the
+    library and of our plugin. ``seen`` is whether the sign must occur where it can.
+    """
 
     facts: tuple[str, ...]
     tags: tuple[str, ...]
@@ -47,17 +51,20 @@ class Sign:
     seen: bool
 
     def is_of(self, name: str) -> bool:
-        """Return whether the sign is about facts of this name."""
+        """Return whether facts called *name* can have the sign."""
         return any(fnmatchcase(name, pattern) for pattern in self.facts)
 
     def is_place(self, fact: Fact) -> bool:
-        """Return whether the fact, whose name matches, has the sign's tags and our answer."""
+        """Return whether the sign can occur in *fact*: the subject's tags and our plugin's answer match.
+
+        The name of the fact is not checked; see :meth:`is_of`.
+        """
         tags = fact.subject.tags
         has_tags = all((tag[1:] not in tags) if tag.startswith("!") else (tag in tags) for tag in self.tags)
         return has_tags and _fits(self.ours, fact.ours)
 
     def explains(self, fact: Fact) -> bool:
-        """Return whether the library's answer is the one that the sign describes."""
+        """Return whether the library's answer to *fact* is the one that the sign describes."""
         return _fits(self.theirs, fact.theirs)
 
 
@@ -70,9 +77,9 @@ class Entry:
     text: str
     standard: str
     releases: Mapping[str, tuple[str, ...]]
-    """The releases that have it, by vendor."""
+    """The releases of libraries that have the difference, by vendor."""
     program: str
-    """The program in ``fixtures/programs/check`` that shows it."""
+    """The program in ``fixtures/programs/check`` that shows the difference."""
     is_debugged: bool
     """Whether the program is started with OMP_DEBUG=enabled."""
     compiler: str
@@ -80,7 +87,7 @@ class Entry:
     signs: tuple[Sign, ...]
 
     def is_of(self, library: KnownLibrary) -> bool:
-        """Return whether the library may have the difference. An unknown library may have all."""
+        """Return whether the library may have the difference. A library of an unknown vendor may have any."""
         if library.vendor is None:
             return True
         releases = self.releases.get(library.vendor, ())
@@ -89,15 +96,15 @@ class Entry:
 
 @record
 class EntryTally:
-    """The occurrences of an entry in one comparison."""
+    """How often an entry occurs in one comparison."""
 
     entry: Entry
     places: int
-    """Facts in which it could occur."""
+    """The number of facts in which the entry could occur; a fact counts once for each of the entry's signs."""
     explains: int
-    """Differences that it explains."""
+    """The number of differences that the entry explains."""
     is_gone: bool
-    """Whether it must occur and does not."""
+    """Whether the entry must occur and does not."""
 
 
 class Known:
@@ -116,9 +123,9 @@ class Known:
         return tuple(_entry(row) for row in self._table["entries"])
 
     def identify(self, digest: str, version_string: str) -> KnownLibrary:
-        """Return the library with this file and version.
+        """Return the library with the given file and version, as far as the table knows it.
 
-        :param digest: SHA-256 of its file, in hexadecimal
+        :param digest: SHA-256 of the library's file, in hexadecimal
         :param version_string: the result of ``ompd_get_version_string``
         """
         for row in self._table["libraries"]:
@@ -136,20 +143,24 @@ class Known:
 
 
 class Explained:
-    """Explains the differences of one library by entries, and counts the entries' occurrences."""
+    """Explains the differences of one library by entries, and counts how often each entry occurs."""
 
     def __init__(self, known: Known, library: KnownLibrary) -> None:
         self._entries = [entry for entry in known.entries if entry.is_of(library)]
         self._must = library.release is not None
-        # The matching signs by the name of a fact, kept because thousands of facts share a few names.
+        # The signs that match a fact's name, by this name. Kept, because thousands of facts share a few names.
         self._by_name: dict[str, list[tuple[Entry, int, Sign]]] = {}
-        # The numbers of facts in which each sign could occur and did occur, by the numbers of entry and sign.
+        # In how many facts a sign could occur, and in how many it did. The key is the entry's number and the sign's
+        # index in the entry.
         self._places: dict[tuple[int, int], int] = {}
         self._occurrences: dict[tuple[int, int], int] = {}
         self._explains: dict[int, int] = {}
 
     def entry_of(self, fact: Fact) -> int | None:
-        """Count a fact, and return the number of the entry that explains it, None if it is equal or unexplained."""
+        """Return the number of the entry that explains the difference in *fact*, and count the fact for its entries.
+
+        None if both sides agree, or if no entry explains the difference.
+        """
         if fact.name not in self._by_name:
             self._by_name[fact.name] = [
                 (entry, number, sign)
@@ -172,7 +183,7 @@ class Explained:
         return explaining
 
     def tallies(self) -> Iterable[EntryTally]:
-        """Yield the occurrences of each entry that the library may have."""
+        """Yield how often each entry occurred, for all entries that the library may have."""
         for entry in self._entries:
             keys = [(entry.number, number) for number in range(len(entry.signs))]
             gone = self._must and any(

@@ -1,7 +1,7 @@
-"""A library's answers to OMPD's questions, many of which are asked in one exchange.
+"""A library's answers to OMPD's questions. Many questions are asked in one exchange.
 
-An exchange with the library's process costs more than the call itself. So :class:`CallQueue` records the calls that
-will be needed, and the first request for a result sends all of them::
+The library runs in a process of its own, and an exchange with the process costs more than a call. So
+:class:`CallQueue` records the calls that will be needed, and the first request for a result sends all of them::
 
     calls = CallQueue(library)
     states = [calls.call(Batch.get_state, thread) for thread in threads]
@@ -9,9 +9,9 @@ will be needed, and the first request for a result sends all of them::
 
 Recorded calls make an answer faster, and never change it.
 
-:class:`Identities` finds the handles of the same thread, region or task. Handles are opaque, and each call makes new
-ones. OMPD compares two handles at a time, so that a thousand handles would need half a million calls. Most handles need
-one call, because another fact (an identifier, a frame) distinguishes them.
+:class:`Identities` finds out which handles are of the same thread, region or task. Handles are opaque, and each call
+makes new ones. OMPD compares only two handles at a time, so a thousand handles would need half a million calls. Most
+handles need one call, because another fact (an identifier, a frame) distinguishes their entity from all others.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ from ompd.runtimes.hosted.client import HostedLibrary
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
 _OMPT_STATE = "ompt_state_"
-# Results that are kept. A call whose result was dropped is made again.
+# How many results are kept. If a dropped result is needed again, the call is made again.
 _MOST_KEPT = 1 << 15
-# How many regions and tasks around a thread are asked for with the thread, and how many in each later exchange.
+# How many regions and tasks around a thread are asked for together with the thread, and how many in a later exchange.
 _NEAR, _FURTHER = 6, 64
 
 _COMPARE: Mapping[Scope, Callable[..., Pending[int]]] = {
@@ -43,14 +43,16 @@ _COMPARE: Mapping[Scope, Callable[..., Pending[int]]] = {
     Scope.PARALLEL: Batch.parallel_handle_compare,
     Scope.TASK: Batch.task_handle_compare,
 }
-# Entities that no other fact distinguishes.
+# The limit for entities of one group, that is, entities that no other fact distinguishes.
 _MAX_ALIKE = 1 << 13
-# How many new handles are compared with all others in each round. The first round is small, because most handles often
-# belong to one entity. At most _MAX_COMPARED comparisons are sent together.
+# How many handles of a group are compared with the rest of the group, by round; the last number holds for all further
+# rounds. Often most handles of a group belong to one entity, which the single handle of the first round finds.
+# At most _MAX_COMPARED comparisons are sent together.
 _CANDIDATES = (1, 8, 64)
 _MAX_COMPARED = 1 << 14
-# Groups of more than _MANY handles are split by their comparisons with _PIVOTS of them: the standard demands an order,
-# in which two handles of one entity compare equally with any third one.
+# A group of more than _MANY handles is split: its handles are compared with _PIVOTS of them, and handles with different
+# results are of different entities. The standard demands an order of handles, so handles of one entity have the same
+# results.
 _MANY, _PIVOTS = 64, 32
 
 _Group = tuple[Hashable, ...]
@@ -58,7 +60,7 @@ _Part = tuple[_Group, list[Ref]]
 
 
 class CallQueue:
-    """The calls of one library. Each is made once, as long as its result is kept."""
+    """The calls of one library. The same call is made only once, as long as its result is kept."""
 
     def __init__(self, library: HostedLibrary) -> None:
         self.client = library
@@ -86,23 +88,23 @@ class CallQueue:
 
 
 def _number(argument: object) -> object:
-    # A handle is identified by its number, which a pending handle has already.
+    # Return a value that identifies an argument. A handle is identified by its number, even a handle that is pending.
     handle = argument.handle if isinstance(argument, Pending) else argument
     return handle.number if isinstance(handle, Ref) else handle
 
 
 class Identities:
-    """The handles of one address space.
+    """The handles of one address space, and the entities (threads, regions and tasks) that they are of.
 
-    :param pthread_size: the size of a ``pthread_t`` in it, None for the usual one
+    :param pthread_size: the size of a ``pthread_t`` in the process, None for the usual size
     """
 
     def __init__(self, calls: CallQueue, pthread_size: int | None = None) -> None:
         self._calls = calls
         self._pthread_size = pthread_size
-        # The key of each handle, by its number. Numbers are not reused.
+        # The key of each handle, by the handle's number. Numbers are not reused.
         self._keys: dict[int, Hashable] = {}
-        # One handle of each entity, by group. Only handles of one group can belong to the same entity.
+        # One handle of each entity, by group. Handles of different groups are never of the same entity.
         self._known: dict[_Group, list[Ref]] = defaultdict(list)
         # The pivots of each group that was split.
         self._pivots: dict[_Group, Sequence[Ref]] = {}
@@ -120,7 +122,10 @@ class Identities:
         return self._keys[handle.number]
 
     def expect(self, scope: Scope, handle: Ref | Pending[Any]) -> Pending[Any]:
-        """Record the call whose result few entities share, and return its pending result."""
+        """Record the call by whose result handles are grouped, and return the pending result.
+
+        Few entities have the same result: the pthread id of a thread, the frame of a task, the tool data of a region.
+        """
         argument: Any = handle
         if scope == Scope.THREAD:
             return self._calls.call(Batch.get_thread_id, argument, ThreadIdKind.PTHREAD, self._pthread_size)
@@ -129,7 +134,7 @@ class Identities:
         return self._calls.call(Batch.get_tool_data, argument, scope)
 
     def find(self, scope: Scope, handles: Iterable[Ref]) -> None:
-        """Find the keys of handles, in few exchanges."""
+        """Find the keys of *handles*, in few exchanges. :meth:`key` returns them afterwards."""
         new = {handle.number: handle for handle in handles if handle.number not in self._keys}
         expected = [(handle, self.expect(scope, handle)) for handle in new.values()]
         groups: dict[_Group, list[Ref]] = defaultdict(list)
@@ -159,7 +164,8 @@ class Identities:
         return [part for part in remaining if part[1]]
 
     def _find_among(self, scope: Scope, parts: Sequence[_Part], most: int) -> None:
-        # In each part, compares each of the first *most* members with all members after it.
+        # Compare the first *most* handles of each part with all later handles of the part, and give keys to the first
+        # ones and to the handles that equal one of them.
         pairs = [
             (member, other)
             for _, members in parts
@@ -207,7 +213,7 @@ class Identities:
     # Comparisons
 
     def _equal(self, scope: Scope, pairs: Iterable[tuple[Ref, Ref]]) -> Mapping[int, Ref]:
-        # The first equal handle, by the number of the handle that was compared with it.
+        # Return the second handle of the first pair that is equal, by the number of the first handle.
         equal: dict[int, Ref] = {}
         for handle, other, result in self._results(scope, pairs):
             if result == 0:
@@ -226,7 +232,7 @@ class Identities:
 class LibraryAnswers:
     """The answers of a library about the process of *space*, by the same methods as those of ``PluginAnswers``.
 
-    :param id_sizes: the sizes of native identifiers in that process, if they are not the usual ones
+    :param id_sizes: the sizes of native identifiers in the process, in bytes, by kind; None for the usual size
     """
 
     def __init__(
@@ -238,7 +244,7 @@ class LibraryAnswers:
         self._calls = CallQueue(library)
         self._call = self._calls.call
         self._identities = Identities(self._calls, self._id_sizes.get(ThreadIdKind.PTHREAD))
-        # The keys of regions and tasks whose calls are recorded.
+        # The keys of the regions and tasks whose facts are announced already.
         self._expected: set[tuple[Scope, Hashable]] = set()
 
     def routines(self) -> Mapping[str, str]:
@@ -377,8 +383,8 @@ class LibraryAnswers:
         return is_new
 
     def _chain(self, scope: Scope, first: Any, steps: int) -> list[Pending[Any]]:
-        # Records the calls for the next regions or tasks outwards, and for the facts that distinguish them. Calls
-        # beyond the outermost one are skipped, because their handle does not exist.
+        # Record the calls for the next *steps* regions or tasks outwards, and for the facts that distinguish them.
+        # Return the pending handles. Beyond the outermost entity, calls fail, because they have no handle.
         is_region = scope == Scope.PARALLEL
         chain = [first]
         for _ in range(steps):
@@ -409,18 +415,18 @@ class LibraryAnswers:
 
     @cached_property
     def _icvs(self) -> Mapping[str, tuple[int, Scope | int]]:
-        # If a name occurs twice, the first variable counts.
+        # The number and scope of each variable, by name. If a name occurs twice, this is the first variable.
         variables = self._call(Batch.enumerate_icvs, self._space).value()
         return {variable.name: (variable.number, variable.scope) for variable in reversed(variables)}
 
 
 def _made(pending: Iterable[Pending[Any]]) -> list[Any]:
-    # The results of the calls that succeeded.
+    # Return the results of the calls that succeeded.
     return [call.value() for call in pending if call.error() is None]
 
 
 def _or_none(pending: Pending[_T]) -> _T | None:
-    # ompd_rc_unavailable means that there is none.
+    # Return a call's result, or None for ompd_rc_unavailable: there is no such thing.
     error = pending.error()
     if error is not None and error.rc == Rc.UNAVAILABLE:
         return None

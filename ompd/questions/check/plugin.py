@@ -1,7 +1,8 @@
 """Our plugin's answers to the questions that OMPD's routines answer, with the return codes of the standard.
 
-A plugin has handles with methods. A library for debuggers has routines, which give return codes and numbers. Here the
-answers of both have the same form, so that they can be compared.
+A plugin has handles with methods. A library for debuggers has routines, which give return codes and numbers.
+:class:`PluginAnswers` has the methods of :class:`~ompd.questions.check.library_answers.LibraryAnswers`, so that the
+answers of both can be compared.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from ompd.runtimes.hosted.signatures import SIGNATURES, Function
 ROUTINES = tuple(signature.name for number, signature in SIGNATURES.items() if number != Function.LOAD)
 """All routines of OMPD (OpenMP 5.2, 20.5)."""
 MAX_CHAIN = 10_000
-"""Regions and tasks around one thread: recursion of tasks goes thousands of levels deep."""
+"""The limit for regions or tasks around one thread. Recursion of tasks goes thousands of levels deep."""
 
 Handle = Any
 """A handle of a thread, a region or a task, for the side that made it."""
@@ -49,9 +50,9 @@ class Refusal(OmpdError):
 
 @record
 class Frames:
-    """The result of ``ompd_get_task_frame``: address and ``ompt_frame_flag_t`` of the exit and the enter frame.
+    """The result of ``ompd_get_task_frame``: addresses and ``ompt_frame_flag_t`` of the exit and the enter frame.
 
-    The address is 0 if there is no frame. The flag is None if it was not written.
+    An address is 0 if there is no such frame. A flag is None if the runtime did not write it.
     """
 
     exit: int
@@ -68,11 +69,12 @@ class InitialRegion:
 
     @property
     def id(self) -> str:
-        """The id of its task, as no region has it."""
+        """The id of the initial task with a prefix, so that it differs from the ids of all regions."""
         return f"initial {self.task.id}"
 
 
-# The words of variables that are numbers, too: omp_proc_bind_t with libomp's additions, and libomp's enum __kmp_tool.
+# Variables whose values are words here and numbers in OMPD: the index of a word is its number. The numbers are those of
+# omp_proc_bind_t with libomp's additions, and of libomp's enum __kmp_tool.
 _NUMBERS: Mapping[str, tuple[str, ...]] = {
     "bind-var": ("false", "true", "primary", "close", "spread", "intel", "default"),
     "tool-var": ("error", "unset", "disabled", "enabled"),
@@ -87,14 +89,15 @@ _TEXTS = frozenset(
 class PluginAnswers:
     """The answers of a plugin's address space, in the form of OMPD's routines.
 
-    None means that there is none. A routine that fails raises an :class:`OmpdError` with its return code.
+    An answer is None if there is no such region, task or thread. If the routine fails, the method raises an
+    :class:`OmpdError` with the return code.
     """
 
     def __init__(self, space: AddressSpace) -> None:
         self._space = space
 
     def routines(self) -> Mapping[str, str]:
-        """The routines that exist, each with the text "there"."""
+        """All routines of OMPD, because our plugin answers each. Keys are the names, each value is "there"."""
         return dict.fromkeys(ROUTINES, "there")
 
     def omp_version(self) -> int:
@@ -106,7 +109,7 @@ class PluginAnswers:
         return str(self._space.omp_version())
 
     def states(self) -> Mapping[int, str]:
-        """``ompd_enumerate_states``: names without ``ompt_state_``, and without the one where a host begins."""
+        """``ompd_enumerate_states``: the names by number, without ``ompt_state_``; ``undefined`` is left out."""
         return {number: name for number, name in self._space.states().items() if number != State.UNDEFINED}
 
     def icvs(self) -> Mapping[str, Scope]:
@@ -126,12 +129,12 @@ class PluginAnswers:
         return thread.native_id(kind)
 
     def state(self, thread: ThreadHandle) -> tuple[int, int | None]:
-        """``ompd_get_state``: the state, and the wait identifier if it is one of waiting."""
+        """``ompd_get_state``: the number of the state and the wait identifier, None without one."""
         state = thread.state()
         return state.state, state.wait_id or None
 
     def current_parallel(self, thread: ThreadHandle) -> ParallelHandle | InitialRegion | None:
-        """``ompd_get_curr_parallel_handle``; the initial region is one, too."""
+        """``ompd_get_curr_parallel_handle``: the region, or the initial region outside of all parallel regions."""
         region = thread.current_parallel()
         return region if region is not None else self._initial(thread.current_task())
 
@@ -205,7 +208,10 @@ class PluginAnswers:
         return address
 
     def icv_number(self, name: str, scope: Scope, handle: Handle) -> tuple[int, bool]:
-        """``ompd_get_icv_from_scope``: the number, and whether it is the whole value. None is the address space."""
+        """``ompd_get_icv_from_scope``: a variable's number, and whether it is the whole value or the first of a list.
+
+        :param handle: the thread, region or task, None for the address space
+        """
         value = self._value(name, scope, handle)
         if not isinstance(value, str):
             return int(value), True
@@ -242,19 +248,21 @@ class PluginAnswers:
         key: Hashable = handle.address if scope == Scope.THREAD else handle.id
         return key
 
-    # Announcements of the next questions. A library can be asked all of them at once; a plugin ignores them.
+    # Announcements of the next questions. LibraryAnswers sends announced questions to the library at once. For a plugin
+    # there is nothing to gain, so these methods do nothing.
 
     def expect_threads(self, threads: Sequence[NativeThread]) -> None:
-        """Announce all questions about these threads, and about the regions and tasks around them."""
+        """Announce all questions about *threads*, and about the regions and tasks around them."""
 
     def expect(self, scope: Scope, handles: Sequence[Handle]) -> None:
-        """Announce all questions about these regions or tasks, except those about members."""
+        """Announce all questions about *handles* of regions or tasks, except questions about members of teams."""
 
     def expect_members(self, parallel: Handle, thread_nums: Sequence[int]) -> None:
-        """Announce questions about the threads and implicit tasks with these numbers."""
+        """Announce questions about the threads and implicit tasks of a region's team that have *thread_nums*."""
 
     def _initial(self, task: TaskHandle | None) -> InitialRegion | None:
-        # The region around the outermost of the tasks that generated this one.
+        # Return the initial region around a task: that of the outermost task in the chain of generating tasks. None
+        # without a task.
         ids: set[str] = set()
         first = outermost = task
         while task is not None:

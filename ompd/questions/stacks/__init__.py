@@ -1,4 +1,4 @@
-"""``stack``: each thread's stack as the source reads, continued where a worker's own ends.
+"""``stack``: each thread's stack in terms of the source, where a worker's continues with that of the primary thread.
 
 :func:`ask` answers the command. ``thread_frames`` reads a thread's own frames, and adds functions that ended by a tail
 call. ``source`` replaces compilers' functions by the constructs of the source, ``locals`` adds variables, and ``loops``
@@ -43,7 +43,7 @@ def ask(
     :param thread: only the thread with this native id or, if there is none, threads with this thread number
     :param threads: only the threads with these native ids
     :param locals: add the variables of user frames
-    :param part: of variables with that name only the part that it selects
+    :param part: a variable's name and a selected part: only this part of variables with the name is read
     :raises BadInput: if there is no such thread
     :raises NoAnswer: if the target has no threads
     """

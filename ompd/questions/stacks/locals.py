@@ -1,9 +1,9 @@
 """The variables of a stack's frames, and their sharing by constructs according to debug information.
 
-clang passes a region's variables to the function that it makes of the region as parameters of the same names: shared
-ones by reference, firstprivate ones by value. It marks variables that it makes for clauses as artificial. gcc's
-function reaches them through one parameter without a name, under their plain names; a copy has the name of a variable
-of the enclosing function.
+clang makes a function of a region, and passes the region's variables as parameters of the same names: shared ones by
+reference, firstprivate ones by value. It marks variables that it makes for clauses as artificial. The function that
+gcc makes has one parameter without a name, through which it reaches the variables, under their own names. A copy in
+gcc's function has the name of a variable of the enclosing function.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ def add(
     variables: FunctionLocals | None,
     names: RuntimeNames,
 ) -> StackFrame:
-    """Return the frame with its variables, or why they are unknown.
+    """Return the frame with its variables, or with the reason why they are unknown.
 
-    :param name: the linker's name of the frame's function, if compilers made it of a construct
+    :param name: the linker's name of the frame's function; for code of a construct it shows the compiler
     :param variables: the variables of that function, None if they were not read
     :param names: knows the original name and sharing of variables that a compiler renamed
     """
@@ -62,7 +62,7 @@ def _is_users(variable: LocalValue) -> bool:
 
 
 def _of_gcc(variables: Sequence[LocalValue], kind: str | None) -> list[LocalRecord]:
-    # A loop variable occurs twice. The outer one has no location, or the location of an unused copy.
+    # A loop variable occurs twice. The outer one is left out: it has no location, or that of an unused copy.
     rows = []
     for variable in variables:
         is_repeated = not variable.is_copy and any(
@@ -109,7 +109,8 @@ def _of_clang(variables: Sequence[LocalValue], kind: str | None) -> list[LocalRe
             and variable.address is not None
             and naming.CAPTURED in block
         ):
-            # clang uses a copy of the same name to test whether there is any iteration.
+            # Here the debug information describes a copy of the same name, by which clang tests whether there is any
+            # iteration. So the value is left out.
             reasons = dict.fromkeys(("value", "text", "address"), _OTHER_COPY)
             row = replace(row, value=None, text=None, truncated=False, address=None, unavailable=reasons)
         rows.append(replace(row, iteration=_iteration(block)) if is_counter else row)
@@ -129,7 +130,7 @@ def _sharing_by_clang(variable: LocalValue, kind: str | None) -> str | None:
 
 
 def _declared_inside(variable: LocalValue) -> str | None:
-    # Variables declared inside a construct are private, except static ones.
+    # Return the sharing of a variable that is declared inside of a construct: private, but shared if it is static.
     return {"frame": "private", "static": "shared"}.get(variable.storage)
 
 

@@ -1,4 +1,4 @@
-"""The loops around the frames of running threads, whose line within a loop is chance."""
+"""Finds the loops around the frames of running threads, because the line of such a thread in its loop is chance."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ class Loops:
     def around(self, row: StackRecord) -> dict[int, int]:
         """Return the first line of the innermost loop around each frame, by the ``id()`` of the frame.
 
-        Only the innermost frames in user code count, because the line of a waiting thread is meaningful. The loop
-        belongs to a function of the source if all its code is in that function or called from it. It is unknown
-        without debug information, and if the code cannot be followed.
+        Frames are examined from the innermost outwards, up to the first that is not user code. So a thread that waits
+        in a call has none: its line is meaningful. A loop belongs to a source function if all code of the loop is in
+        the function or was inlined into it. It is unknown without debug information, or if its code cannot be followed.
         """
         lines: dict[int, int] = {}
         for frames in self._own(row):
@@ -39,7 +39,8 @@ class Loops:
         return lines
 
     def _own(self, row: StackRecord) -> Iterator[Sequence[StackFrame]]:
-        # The frames of each physical function, with the functions inlined into it; innermost first.
+        # Yield the frames of each physical function and of the functions inlined into it, innermost first. Only the
+        # innermost physical functions that are user code are yielded.
         own = row.frames[:_MAX_FRAMES]
         if not own or own[0].how != "innermost" or own[0].signal:
             return
@@ -50,7 +51,7 @@ class Loops:
             yield frames
 
     def _loop(self, native: int | None, frames: Sequence[StackFrame]) -> tuple[int, int] | None:
-        # The index of the frame whose function has the loop, and the loop's line.
+        # Return the index of the frame whose function has the loop, and the loop's first line. None without a loop.
         at, cfa = frames[0].address, frames[0].cfa
         if native is None or at is None or cfa is None:
             return None
@@ -87,6 +88,6 @@ class Loops:
         return (len(own) - 1 - level, min(lines - {0})) if lines - {0} else None
 
     def _chain(self, address: int) -> list[tuple[str | None, str | None, int | None]]:
-        # The functions in the source at an address, outermost first, each with the line in it.
+        # Return the source functions at an address, outermost first, each with its file and the line in it.
         functions = self._session.process.places.source_frames(address)
         return [(each.function, each.file, each.line) for each in reversed(functions)]

@@ -1,5 +1,7 @@
-"""Names that the plugins of a process know: the runtime's routines around constructs, and the original names and
-sharing of variables that a preprocessor renamed. DMPL's ``DMPL_get_rtl_names`` and ``DMPL_demangle_name``.
+"""Names that plugins know: the runtime's routines around constructs, and variables that a preprocessor renamed.
+
+For a renamed variable, a plugin knows the original name and the sharing. In DMPL, these are the functions
+``DMPL_get_rtl_names`` and ``DMPL_demangle_name``.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ _C = ord("c")
 
 
 class RuntimeNames:
-    """The names that the plugins of one stop know. A plugin that fails counts as one without the name."""
+    """The names that the plugins of one stop know. If a plugin fails for a name, it counts as not knowing the name."""
 
     def __init__(self, session: Session) -> None:
         plugins = (runtime.found.plugin for runtime in session.runtimes)
@@ -42,15 +44,15 @@ class RuntimeNames:
         return None
 
     def holds_address(self, name: str) -> bool:
-        """Return whether the storage of a variable of that name holds its address."""
+        """Return whether the variable *name* is stored as a pointer to its value."""
         variable = self.variable(name)
         return variable is not None and variable.is_address
 
     def between(self, names: Sequence[str | None]) -> Sequence[int]:
         """Return the indexes of the runtime's functions around the code of constructs on a stack.
 
-        They reach from the routine that calls the code to the routine that the encountering task called. A worker's
-        stack has only the first.
+        For each construct these are the routine that calls its code, the routine that the encountering task called, and
+        all functions in between. A worker's stack has only the first routine.
 
         :param names: the functions' symbols, innermost first
         """

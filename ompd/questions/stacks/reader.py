@@ -30,14 +30,14 @@ if TYPE_CHECKING:
     from ompd.debugger.variables.names import VariableName
 
 _MAX_LEVELS = 1 << 20
-# The frames of a continuation, and the reason why it stops.
+# The frames of a continuation, and the reason why it ends early, None if it is whole.
 _Continuation = tuple[tuple[StackFrame, ...], "str | None"]
 _UNTOLD = "its continuation outside of its region is unknown: {}"
 _OPENMP = ("runtime", "thread_num", "team_size", "level", "parallel", "idle")
 
 
 class Reader:
-    """Stacks of one stop. Facts about one thread are kept for the threads whose stacks it continues."""
+    """Reads the rows of stacks at one stop. A thread's frames are kept, because they continue other threads' stacks."""
 
     def __init__(
         self,
@@ -115,7 +115,7 @@ class Reader:
         if stopped is not None and stopped != own.stopped:
             self._problems.unreadable_fact(f"thread {native}: its stack", OmpdError(stopped))
         if not frames and matched is None and idle is False and all(item.frame.kind != RUNTIME for item in own.frames):
-            # A stack of only library frames is shown whole.
+            # If all frames are of libraries, none was kept as source. Show them all.
             frames = tuple(item.frame for item in own.frames)
         return StackRecord(
             native_thread_id=native,
@@ -153,8 +153,9 @@ class Reader:
         return f"{unread[0].found.module.name} cannot be read" if unread else None
 
     def _continuation(self, handle: ThreadHandle, region: ParallelHandle | None) -> _Continuation:
-        # The frames after the thread's own ones. A region whose primary thread it is adds none. The first region in
-        # which it is a worker adds the code that encountered the region, from the primary thread's stack.
+        # Return the frames of other threads that continue a thread's stack. Regions of which it is the primary thread
+        # add none, because its own stack goes on outside of them. At the innermost region in which it is a worker, the
+        # primary thread's stack continues, from the code that encountered the region.
         levels = 0
         outside = handle.outside_of_target()
         around = outside.region if outside is not None else None
@@ -197,7 +198,8 @@ class Reader:
         return frames, stopped
 
     def _written(self, own: Own, matched: MatchedThread | None) -> Iterator[StackFrame]:
-        # If a primary thread waits at the end of its region, its innermost user frame encountered the region.
+        # Return the thread's own frames as in the source. If a primary thread waits at the end of its region, its
+        # innermost user frame is the one that encountered the region, and gets the line of the construct.
         inner = next((item for item in own.frames if item.frame.kind == USER and not item.is_glue), None)
         met = None
         try:
@@ -206,15 +208,15 @@ class Reader:
                 is_met = inner is not None and inner.call_site == region.encountering_frames()[0].call_site
                 met = self._where_met(region) if is_met else None
         except OmpdError:
-            pass  # keep the line of the call
+            pass  # the frame keeps the line of its call
         return as_written(own.frames, met)
 
     def _first_outside(self, region: ParallelHandle, own: Own) -> int:
-        # The index of the frame that encountered the region, on the primary thread's stack.
+        # Return the index of the frame with the code that encountered the region. *own*: the primary thread's stack.
         try:
             return own.physical - len(region.encountering_frames())
         except Unavailable:
-            # The encountering function may have left the stack by a tail call. Then its frame was added.
+            # The encountering function may have left the stack by a tail call. Then a frame for it was added to *own*.
             inside = [code.frame for code in own.codes if code.region is not None and code.region.id == region.id]
             if len(inside) == 1 and any(i.place > inside[0] and i.frame.how == "tail-call" for i in own.frames):
                 return inside[0] + 1
@@ -226,5 +228,3 @@ class Reader:
         except OmpdError:
             return None
         return (known.function, Construct("parallel", known.file, known.line)) if known and known.line else None
-
-    # A thread's own frames

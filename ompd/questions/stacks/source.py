@@ -1,4 +1,4 @@
-"""Replaces compilers' functions on stacks by the source: the function that contains the construct, and its kind."""
+"""Replaces compiler-made functions on stacks by the source function that contains the construct, and its kind."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ class Item(NamedTuple):
     """A frame of a thread's own stack.
 
     ``place`` is the index of its physical frame or, if the function left by a jump, of the frame that replaced it.
-    ``call_site`` is the address to look up. Glue is a function that a compiler put around the code of a construct.
+    ``call_site`` is the address by which its function and line are looked up. ``is_glue`` marks a function that a
+    compiler added, such as the one around the code of a construct.
     """
 
     place: int
@@ -42,7 +43,7 @@ class Own(NamedTuple):
     """A thread's own stack, innermost frame first."""
 
     frames: list[Item]
-    physical: int  # the number of frames found without a guess
+    physical: int  # the number of physical frames that were unwound without guessing
     boundaries: str | None
     stopped: str | None
     codes: Sequence[ConstructCode] = ()
@@ -86,7 +87,10 @@ def frame_left(
     module: Module | None,
     unproven: str | None,
 ) -> StackFrame:
-    """Return the record of a function that ended by a jump at *address*, which is None if the jump is unknown."""
+    """Return the record of a function that ended by a jump.
+
+    :param address: the address of the jump, None if it is unknown
+    """
     unavailable = {}
     if address is None:
         reason = "it ended by a jump, and which one is unknown"
@@ -109,8 +113,10 @@ def frame_left(
 
 
 def kind_by_name(name: str, glue: str) -> str | None:
-    """Return the kind of a construct by the names of its code and the function around it, None if unknown."""
-    # gcc names all its functions alike. clang puts an entry function around the code of tasks.
+    """Return the kind of a construct by the names of its code and of the glue around it, None if they do not show it.
+
+    gcc gives the code of all constructs the same kind of name. clang's glue around the code of a task shows the task.
+    """
     outlined = naming.parse_outlined(glue)
     if outlined is not None and outlined.construct is not None:
         return outlined.construct
@@ -119,8 +125,8 @@ def kind_by_name(name: str, glue: str) -> str | None:
 
 def is_glue(outer: StackFrame, inner: StackFrame) -> bool:
     """Return whether *outer* only calls *inner*, the code of a construct."""
-    # In clang's code the runtime calls a small function, which calls the task. With -g regions have one, too: their
-    # code is in the function whose name ends in _debug__.
+    # With clang, the runtime calls a small function, which calls the code of a task. With -g, there is one for regions,
+    # too: the name of the function with the region's code ends in _debug__.
     name, called = outer.function or "", inner.function or ""
     known, body = naming.parse_outlined(name), naming.parse_outlined(called)
     if known is None or body is None or body.construct == "task" or inner.kind != USER:
@@ -131,10 +137,10 @@ def is_glue(outer: StackFrame, inner: StackFrame) -> bool:
 def as_written(frames: Sequence[Item], met: tuple[str | None, Construct] | None = None) -> Iterator[StackFrame]:
     """Return the frames of functions that are in the source.
 
-    :param met: the function and the construct that the innermost user frame has encountered
+    :param met: the function that encountered a region, and the region's construct, if the innermost user frame did
     """
-    # Keep only the outermost of the C library's functions that call each other: the user called it. The frame that
-    # encountered a construct gets the construct's line, because gcc may give the call the line of the block.
+    # If functions of the C library call each other, keep only the outermost, which user code called. A frame that
+    # encountered a region gets the line of the construct, because gcc may give the call the line of the block.
     shown = False
     for number, item in enumerate(frames):
         frame, is_outermost = item.frame, item.is_outermost
@@ -182,18 +188,19 @@ class SourceReader:
         _give_undeferred_tasks(frames, matched, placed)
 
     def _read_as_source(self, frames: list[Item], at: int, begins: Mapping[int, ConstructCode]) -> None:
-        # Rewrites a compiler's function. The outer frames come first, because the inner ones take names from them.
+        # Rewrite one frame if a compiler made its function. Callers begin with the outer frames, because inner frames
+        # take names from them.
         frame = frames[at].frame
         if frame.kind == USER and self._is_added(frame, frames[at - 1].call_site if at else None):
             frames[at] = frames[at]._replace(is_glue=True)
             return
         known = naming.parse_outlined(frame.function or "") if frame.kind == USER else None
         if known is None and (frame.function is not None or at not in begins):
-            return  # the construct's code ended by a jump to this function
+            return  # a function of the source: if it is where a construct's code should be, the code jumped to it
         if known is not None and at and is_glue(frame, frames[at - 1].frame):
             frames[at] = frames[at]._replace(is_glue=True)
             return
-        # Glue is the function that the runtime calls. The construct's code is called by it, or inlined into it.
+        # Skip the glue, which the runtime calls. The glue calls the construct's code, or the code is inlined into it.
         outer = at
         while outer + 1 < len(frames) and frames[outer + 1].is_glue:
             outer += 1
@@ -222,15 +229,15 @@ class SourceReader:
         else:
             construct = self._construct(code, kind, frames[outer].call_site)
         if not self._raw and not is_inlined:
-            frame = replace(frame, inlined=False)  # the function around it is not shown
+            frame = replace(frame, inlined=False)  # the glue into which the code was inlined is not shown
         if function is None and known is not None:
             frame = replace(frame, unavailable={**frame.unavailable, "function": places.NO_FUNCTION})
         frame = replace(frame, function=function, construct=construct)
         frames[at] = frames[at]._replace(frame=frame, is_inlined_task=around is not None and kind == "task")
 
     def _name_glue(self, frames: list[Item]) -> None:
-        # Glue has no name in the source. It gets the name of the construct's code or, without it, of the function
-        # around it.
+        # Give each glue frame the name of the construct's code inside of it or, without such a frame, of the function
+        # around it: the source has no name for glue.
         for at, item in enumerate(frames):
             if item.is_glue and item.frame.kind == USER and item.frame.function != "main":
                 inner = frames[at - 1].frame if at else None
@@ -241,7 +248,8 @@ class SourceReader:
         return next((item.frame for item in frames[at + 1 :] if item.frame.kind == USER and not item.is_glue), None)
 
     def _kind_of_gcc(self, call_site: int, parent: str) -> str | None:
-        # gcc's names do not tell the construct, but the runtime routine that receives the function does.
+        # Return the kind of a construct compiled by gcc, by the runtime's routine that receives the construct's code.
+        # gcc's names do not show it.
         entry = entry_of(self._process.contract, call_site)
         if entry is None:
             return None
@@ -251,7 +259,7 @@ class SourceReader:
         return self._kinds[entry]
 
     def _is_added(self, frame: StackFrame, inner: int | None) -> bool:
-        # Functions that compilers add: clang's around the combiner of a reduction, and gfortran's main.
+        # Return whether a compiler added the function: clang's around the combiner of a reduction, or gfortran's main.
         if frame.function == "main" and inner is not None:
             return self._process.places.locate(inner).symbol == naming.FORTRAN_PROGRAM
         return naming.is_added(frame.function or "")
@@ -272,7 +280,7 @@ class SourceReader:
         return places.noted_place(known.source) if known is not None else None
 
     def _function_of(self, code: ConstructCode | None, call_site: int, symbol: str | None) -> str | None:
-        # The function that contains a construct, if the name of the construct's code does not tell it.
+        # Return the function that contains a construct, for code whose name does not show it. None if it is unknown.
         if code is not None and code.kind == "parallel" and code.region is not None:
             function = places.source_function(self._session, code.region)
             function = function or self._process.places.declared_inside(call_site)
@@ -288,8 +296,8 @@ class SourceReader:
 
 
 def _give_undeferred_tasks(frames: list[Item], matched: MatchedThread | None, placed: AbstractSet[str]) -> None:
-    # clang inlines the code of undeferred tasks into the encountering code, so that the runtime knows no frames of
-    # theirs. These tasks are the innermost ones, and each was generated by the one around it.
+    # Set the task of frames with inlined undeferred tasks. clang inlines the code of such a task into the encountering
+    # code, so the runtime knows no frames of it. These tasks are the innermost; each generated the next inner one.
     inner = next((at for at, item in enumerate(frames) if item.is_outermost), len(frames))
     bodies = [at for at, item in enumerate(frames[:inner]) if item.is_inlined_task]
     if not bodies or matched is None:
@@ -301,7 +309,7 @@ def _give_undeferred_tasks(frames: list[Item], matched: MatchedThread | None, pl
             chain.append(task.id)
             task = task.generating()
     except OmpdError:
-        return  # the frames keep the tasks around them
+        return  # the frames keep the task that encloses the undeferred ones
     if len(chain) != len(bodies):
         return
     start = 0

@@ -48,7 +48,7 @@ class OwnStacks:
         self._names = RuntimeNames(session)
 
     def of(self, native: int) -> Own:
-        """Return the own stack of the thread with that native id."""
+        """Return the own stack of the thread with the native id *native*."""
         if native not in self._own:
             self._own[native] = self._read_own(native)
         return self._own[native]
@@ -86,7 +86,8 @@ class OwnStacks:
         whole: bool,
     ) -> list[Item]:
         outermost = {code.frame: code for code in codes}
-        # The initial task is known only if no construct can be beyond the end of the stack or among guessed frames.
+        # Frames outside of all constructs get the initial task only if no construct can have been missed: beyond the
+        # end of an incomplete stack, or among guessed frames.
         known = whole and (bool(codes) or not any(frame.guessed for frame in physical))
         initial = self._initial_task(matched, codes) if known else None
         idle = self._idle_frame(native, matched) if self._raw else None
@@ -97,7 +98,7 @@ class OwnStacks:
         begins: dict[int, ConstructCode] = {}  # by the index of the outermost frame in *frames*
         called: str | None = None
         around = self._around_code(physical)
-        unproven: str | None = None  # a frame depends on the unwind tables of all inner ones
+        unproven: str | None = None  # of this or any inner frame, because its unwind tables led to this frame
         for index, frame in enumerate(physical):
             if self._process.symbols.unproven and unproven is None:
                 unproven = places.unproven_at(self._session, frame.call_site)
@@ -133,7 +134,8 @@ class OwnStacks:
         return _with_locals(frames, linked, self._names) if self._locals else frames
 
     def _sources(self, frame: Frame, kind: str) -> Sequence[SourceFrame]:
-        # Inlined functions of the C library and the runtime are not shown, and reading their debug information is slow.
+        # Return the source functions at a frame, innermost first. Functions inlined into the C library or the runtime
+        # are left out: they are not shown, and reading their debug information is slow.
         if self._raw or kind in (USER, UNKNOWN):
             return self._process.places.source_frames(frame.call_site)
         place = self._process.places.locate(frame.call_site)
@@ -141,7 +143,7 @@ class OwnStacks:
         return (SourceFrame(name, None, None, False),)
 
     def _steps_of(self, name: str) -> Sequence[Step]:
-        # The steps to the selected part, if the variable *name* is the selected one.
+        # Return the steps to the selected part if *name* is the selected variable, none for other variables.
         known = self._names.variable(name)
         part = self._part
         return part.steps if part is not None and part.name == (known.name if known is not None else name) else ()
@@ -150,13 +152,13 @@ class OwnStacks:
         try:
             return matched[1].idle_frame() if matched is not None else None
         except Unavailable:
-            return None  # few runtimes record it, so that its absence is no problem
+            return None  # few runtimes record where a thread waits for work, so the absence is not reported
         except OmpdError as error:
             self._problems.lost(f"thread {native}: where it waits for work", error)
             return None
 
     def _initial_task(self, matched: MatchedThread | None, codes: Sequence[ConstructCode]) -> str | None:
-        # The id of the initial task, to which the frames outside of all constructs belong.
+        # Return the id of the initial task, to which the frames outside of all constructs belong. None if unknown.
         if matched is None:
             return None
         try:
@@ -171,7 +173,8 @@ class OwnStacks:
             return None
 
     def _around_code(self, physical: Sequence[Frame]) -> Collection[int]:
-        # A runtime that is linked into a user's module is recognised by the names of its routines.
+        # Return the indexes of frames that are the runtime's by the names of its routines, if it is linked into a
+        # user's module. Empty if all runtimes are libraries of their own.
         modules = self._session.stop.runtime_modules
         if all(naming.is_runtime_file(module.name) for module in modules):
             return ()
@@ -188,7 +191,8 @@ class OwnStacks:
 
 
 def _with_locals(frames: Sequence[Item], linked: Sequence[str | None], names: RuntimeNames) -> list[Item]:
-    # The linker's name of the function shows which compiler made it, and so how it passes variables.
+    # Add the variables to frames. *linked* has the linker's name of each frame's function. The name shows which
+    # compiler made the function, and so how the function gets the variables of the code around it.
     from ompd.questions.stacks.locals import add
 
     return [
@@ -203,7 +207,7 @@ _GAP = "functions that it called left the stack by tail calls, and are unknown"
 
 
 class FramesLeft:
-    """The functions that left the stacks of one stop by tail calls."""
+    """Finds the functions that left the stacks of one stop by tail calls, and makes frames of them."""
 
     def __init__(self, session: Session, problems: Problems, raw: bool) -> None:
         self._session = session
@@ -252,22 +256,24 @@ class FramesLeft:
         return items
 
     def between(self, inner: Item, frame: Frame, outer: Frame | None, code: ConstructCode | None) -> list[Item]:
-        """Return the user functions that left the stack by tail calls between a frame and the next outer one.
+        """Return the user functions that left the stack by tail calls between *frame* and *outer*, innermost first.
 
-        The innermost comes first.
+        :param inner: the item of *frame*
+        :param outer: the next outer frame
+        :param code: the construct whose code has *frame* as its outermost frame
         """
         runs, called = entry_of(self._process.contract, frame.call_site), None
         if self._raw or runs is None or outer is None or frame.is_signal_frame or frame.guessed:
             return []
         try:
             if code is None:
-                # A call in the runtime's code is no evidence: it calls user code through pointers.
+                # Only a call in user code names the function that it called. The runtime calls user code by pointers.
                 is_users = places.code_owner(self._session, outer.call_site) == USER
                 called = self._function_called(outer.pc) if is_users and not outer.guessed else None
             elif naming.parse_outlined(self._process.places.locate(runs).symbol or "") is None:
                 called = self._function_begun(code)
         except OmpdError:
-            return []  # unreadable, so that nothing is known
+            return []  # whether functions have left is unknown
         if called in (None, runs) or places.code_owner(self._session, called) != USER:
             return []
         chain = self._process.calls.described.chain(called, runs)
@@ -290,7 +296,7 @@ class FramesLeft:
                 return []
             known = places.region_function(self._session, code.region)
         except OmpdError:
-            return []  # unreadable, so that nothing is known
+            return []  # the region's function is unreadable
         if known is None or known.function is None:
             return []
         unknown = ("address", *(("file", "line") if known.line is None else ()))
@@ -299,7 +305,8 @@ class FramesLeft:
         return [Item(inner.place, known.address, shown)]
 
     def _function_begun(self, code: ConstructCode) -> int | None:
-        # The function that the runtime called for a construct. It may have left the stack.
+        # Return the entry of the function that the runtime called for a construct, None if it is unknown. The function
+        # may have left the stack since.
         if code.kind == "parallel":
             return self._function_of_region(code.region) if code.region is not None else None
         return code.task.function() if code.task is not None and code.task.kind() == "explicit" else None
@@ -318,7 +325,8 @@ class FramesLeft:
         return self._begun[region.id]
 
     def _frames_of_step(self, inner: Item, start: int, jump: int | None, gap: str | None) -> list[Item]:
-        # A function that left the stack, with the functions inlined at its jump.
+        # Return the frames of a function that left the stack, and of the functions that were inlined at its jump.
+        # *start*: its entry. *jump*: the address of its jump, None if unknown. *gap*: why its callee is unknown.
         call_site = jump if jump is not None else start
         sources: Sequence[SourceFrame] = self._process.places.source_frames(call_site)
         if jump is None:
@@ -338,7 +346,7 @@ class FramesLeft:
 def _frame_of(
     inner: Item, source: SourceFrame, address: int | None, module: Module | None, unavailable: Mapping[str, str]
 ) -> StackFrame:
-    # The record of a function that called or jumped to that of *inner*, and has left the stack.
+    # Return the record of a function that has left the stack after calling or jumping to the function of *inner*.
     around = inner.frame
     frame = frame_left(source, address, around.task, around.thread, module, around.unproven)
     return replace(frame, guessed=around.guessed, unavailable=unavailable)

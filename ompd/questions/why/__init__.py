@@ -1,8 +1,9 @@
-"""``why``: why threads do not go on. ``analysis`` draws the conclusions from the records that are collected here.
+"""``why``: the reasons why threads do not go on.
 
-``query`` answers the command, and ``looks`` takes earlier looks at a live process. ``collect`` collects the records of
-one stop. ``system`` adds waits outside of OpenMP, ``held`` what threads hold though no runtime records it, and
-``interventions`` what may end waits from elsewhere. ``branches`` finds why threads did not come to a barrier.
+The records are collected here, and :mod:`ompd.analysis` concludes from them. ``query`` answers the command, and
+``looks`` takes earlier looks at a live process. ``collect`` collects the records of one stop: ``system`` reads waits
+outside of OpenMP, ``held`` finds locks that threads hold without a record of the runtime, and ``interventions`` finds
+signals and other events that may end waits. ``branches`` finds why threads did not come to a barrier.
 """
 
 from __future__ import annotations

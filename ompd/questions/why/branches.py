@@ -1,4 +1,4 @@
-"""The branch that kept a member of the team from a barrier, and the variables that it depends on."""
+"""Finds the branch that kept members of a team from a barrier, and the variables on which the branch depends."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 _KINDS = frozenset((VerdictKind.BARRIER_ABSENT, VerdictKind.BARRIER_MISMATCH, VerdictKind.ORPHANED_WORKSHARING))
 _VERDICTS = 3  # how many of the first verdicts are looked at
-_THREADS = 32  # threads whose variables are read, of each side
-_OTHERS = 12  # variables besides those that the branch reads
+_THREADS = 32  # how many threads' variables are read, of those at the barrier and of the absent ones each
+_OTHERS = 12  # how many variables are shown besides those that the branch reads
 _MAX_FRAMES = 64
 _ENDED = "ended"
 _ELSEWHERE = "not in {}"
@@ -31,15 +31,15 @@ _OF_SOME = "only {} of {} threads were looked at"
 
 
 _Frames = Mapping[tuple[int | None, int | None, int | None], list[StackFrame]]
-"""Frames as the source has them, by their thread, address and frame address."""
+"""The source functions of each physical frame, by the frame's thread, pc and CFA."""
 
 
 _Key = tuple[int, str, "int | None"]
-"""A variable: how many functions that were inlined are around its own, its name and its line."""
+"""A variable in a frame: the index of its source function in the frame (outermost first), its name and its line."""
 
 
 class _Left(NamedTuple):
-    # The frame of a function that ended by a jump. It is no longer on the stack.
+    # A frame in place of that of a function that ended by a jump, and so is no longer on the stack.
     pc: int
     call_site: int
     sp: int = 0
@@ -52,7 +52,8 @@ class _Left(NamedTuple):
 
 
 class _Side(NamedTuple):
-    # Threads, with their frames of the region's code, outermost first; None for one that has ended.
+    # The threads at a barrier, or the absent ones. ``frames`` maps native ids to frames inside of the region's code,
+    # outermost first; the frames are None for a thread that has ended. ``size`` counts threads left out, too.
     frames: Mapping[int | None, Sequence[Frame] | None]
     size: int
 
@@ -62,7 +63,8 @@ _Read = frozenset[tuple[str, "int | None"]]
 
 
 class _Candidate(NamedTuple):
-    # A branch, the depth of the frame in whose function it is, and the variables and functions on which it depends.
+    # A branch that may be the one. ``depth`` is the index, from the outermost frame, of the frame with the branch in
+    # its function. ``read`` and ``calls`` are the variables and the called functions on which the branch depends.
     branch: Branch
     depth: int
     read: _Read
@@ -70,9 +72,9 @@ class _Candidate(NamedTuple):
 
 
 class Branches:
-    """The branches at which threads parted in front of barriers, at one stop.
+    """Finds the branches in front of barriers that only some of the threads took, at one stop.
 
-    :param rows: the threads of the same stop
+    :param rows: the records of all threads at the stop
     """
 
     def __init__(self, session: Session, rows: Sequence[ThreadRecord]) -> None:
@@ -81,9 +83,10 @@ class Branches:
         self._kept: dict[tuple[tuple[int, ...], tuple[int | None, ...]], Parted | None] = {}
 
     def of_primary_threads(self) -> dict[int, str]:
-        """Return primary threads that wait at a barrier behind a branch which only they take, with the branch's place.
+        """Return the place of the branch by which only the primary thread of a team came to its barrier.
 
-        The keys are native ids. Only the first few teams are examined whose threads wait at several barriers.
+        Keys are the native ids of these primary threads. Only teams whose threads wait at several barriers are
+        examined, and of these only the first few.
         """
         places_of: dict[int, str] = {}
         barriers: dict[str | None, set[tuple[int, ...] | None]] = {}
@@ -104,7 +107,7 @@ class Branches:
         return places_of
 
     def added_to(self, verdicts: Sequence[VerdictRecord]) -> tuple[VerdictRecord, ...]:
-        """Return the verdicts, the first ones with the branch in front of their barrier."""
+        """Return the verdicts. The first few about barriers get the branch in front of the barrier, if it is found."""
         return tuple(
             self._with_branch(verdict) if number < _VERDICTS and verdict.kind in _KINDS else verdict
             for number, verdict in enumerate(verdicts)
@@ -127,8 +130,8 @@ class Branches:
         return self._kept[key]
 
     def _sides(self, verdict: VerdictRecord) -> tuple[Sequence[int], Sequence[int | None]]:
-        # The threads at a barrier inside of the region, and those that are missing there. A missing thread is None if
-        # the process does not have it.
+        # Return the native ids of the threads at a barrier inside of the region, and of the threads missing there. None
+        # stands for a missing thread that the process does not have.
         for link in verdict.cycle:
             row = self._rows.get(link.thread or 0)
             if row is None or row.wait is None or not is_at_barrier_inside(row):
@@ -144,9 +147,11 @@ def _is_inside(row: ThreadRecord) -> bool:
 
 
 class Parted(NamedTuple):
-    """A branch at which threads parted: its place, the functions that it calls, and the variables of its function.
+    """The branch that only some threads of a team took.
 
-    ``is_of_primary`` is whether only the primary thread takes the way to the barrier.
+    ``branch`` is its place. ``calls`` are the functions whose results it tests. ``variables`` are the variables of its
+    function whose values differ between threads, or that it reads. ``is_of_primary`` is whether the branch leads only
+    the primary thread to the barrier.
     """
 
     branch: Place
@@ -156,10 +161,10 @@ class Parted(NamedTuple):
 
 
 class Parting:
-    """Finds the branch at which threads parted.
+    """Finds the branch at which the threads at a barrier parted from those that did not come.
 
-    :param arrived: native ids of threads at a barrier
-    :param absent: native ids of threads that did not come
+    :param arrived: the native ids of the threads at the barrier
+    :param absent: the native ids of the threads that did not come, None for a thread that the process does not have
     """
 
     def __init__(
@@ -174,8 +179,8 @@ class Parting:
         self._absent = _Side({native: self._frames(native) for native in chosen[1]}, len(absent))
 
     def _frames(self, native: int | None) -> Sequence[Frame] | None:
-        # The frames of the innermost construct's code, without those of functions of the runtime and the C library that
-        # it called.
+        # Return a thread's frames from the code of its innermost construct inwards, outermost first. Frames of the
+        # runtime and the C library that this code called are left out. Empty if unknown, None if the thread has ended.
         row = self._rows.get(native) if native is not None else None
         if row is None or native is None:
             return None
@@ -188,7 +193,7 @@ class Parting:
             return ()
         for number, frame in enumerate(frames):
             if number == _MAX_FRAMES:
-                return ()  # frames are compared from the outermost one, which is not among these
+                return ()  # frames are compared from the outermost one on, and this stack is too deep to have it
             owner = places.code_owner(self._session, frame.call_site)
             if owner == RUNTIME and inside:
                 break
@@ -204,7 +209,8 @@ class Parting:
         return records
 
     def _with_left(self, native: int, frames: Sequence[Frame]) -> Sequence[Frame]:
-        # Adds the functions that ended by jumps, each inside of its caller, if the jumps are known.
+        # Return *frames* with the functions that ended by jumps, each inside of its caller. Functions whose jump is
+        # unknown are left out.
         left: dict[tuple[int | None, int | None], list[Frame]] = {}
         jumped: list[Frame] = []
         is_known = True
@@ -222,7 +228,7 @@ class Parting:
         return [each for frame in frames for each in (frame, *left.get((frame.pc, frame.cfa), ()))]
 
     def parted(self) -> Parted | None:
-        """Return the branch and its variables, None if there is none or it is unknown."""
+        """Return the branch with its variables, None if no branch is found."""
         own = next((frames for frames in self._arrived.frames.values() if frames), None)
         if own is None:
             return None
@@ -242,7 +248,7 @@ class Parting:
         return Parted(self._place(candidate, rows), candidate.calls, variables, is_of_primary)
 
     def _is_of_primary(self, frame: Frame, branch: Branch) -> bool:
-        # Whether the branch compares the thread's number with 0, and only the primary thread is at the barrier.
+        # Return whether the branch compares the thread's number with 0, and only the primary thread is at the barrier.
         numbers, others = (
             {self._rows[native].thread_num for native in side.frames if native is not None and native in self._rows}
             for side in (self._arrived, self._absent)
@@ -262,20 +268,20 @@ class Parting:
         met = other[depth] if other and depth < len(other) and self._is_same(own, other, depth) else None
         depths: Sequence[int] = range(len(own) - 1, depth - 1, -1)
         if met is not None and depth < len(own) and not branches.leads_on(own[depth], met):
-            depths = (depth,)  # it has never come into the functions inside of this one
+            depths = (depth,)  # the absent thread never came into the functions that this one called
         for at in depths:
             inner = own[at + 1] if at + 1 < len(own) else None
             if depths != (depth,) and self._functions.has_jumped(own[at], inner):
-                return  # they may have parted in a function that has left the stack
+                return  # the threads may have parted in a function that has left the stack
             try:
                 branches_here = branches.parting(own[at], met if at == depth else None, has_returned=other is not None)
             except OmpdError:
-                return  # they may have parted in this function
+                return  # the threads may have parted in this function, whose code cannot be followed
             for number, branch in enumerate(branches_here):
                 yield _Candidate(branch, at, *self._condition(own[at], branch, branches_here[number + 1 :]))
 
     def _depth(self, one: Sequence[Frame], other: Sequence[Frame]) -> int:
-        # The number of outermost frames that are at the same places.
+        # Return how many frames, from the outermost inwards, are at the same call sites in both stacks.
         count = 0
         for mine, yours in zip(one, other, strict=False):
             if mine.call_site != yours.call_site:
@@ -284,7 +290,7 @@ class Parting:
         return count
 
     def _is_same(self, one: Sequence[Frame], other: Sequence[Frame], depth: int) -> bool:
-        # Whether the frames at a depth belong to the same function, called from the same place.
+        # Return whether the frames at a depth of both stacks are of the same function, called from the same place.
         if depth >= len(one) or depth >= len(other) or self._depth(one[:depth], other[:depth]) < depth:
             return False
         branches = self._functions.branches
@@ -294,8 +300,8 @@ class Parting:
             return False
 
     def _condition(self, frame: Frame, branch: Branch, others: Iterable[Branch]) -> tuple[_Read, tuple[str, ...]]:
-        # The variables and the called functions on which the branch depends, or another branch of its line does:
-        # a && b makes two branches.
+        # Return the variables and the called functions on which the condition of a branch depends. Other branches in
+        # the same line belong to the condition, too: a && b makes two branches.
         process = self._session.process
         line = process.places.line_of(branch.address)
 
@@ -333,7 +339,7 @@ class Parting:
         process, address = self._session.process, candidate.branch.address
         function = process.places.source_frames(address)[0].function
         if naming.parse_outlined(function or "") is not None:
-            # The function that contains the construct, as stacks show it.
+            # The branch is in a construct's code: use the function that contains the construct, as stacks show it.
             own = next((native, frames) for native, frames in self._arrived.frames.items() if frames)
             frame = own[1][candidate.depth]
             known = rows.get((own[0], frame.pc, frame.cfa))
@@ -366,7 +372,7 @@ class Parting:
         for key, (variable, name) in names.items():
             is_read = key[1:] in candidate.read
             if variable.sharing == "shared":
-                continue  # it is one for all of them
+                continue  # the threads share the variable, so its value does not differ
             one = self._made(variable, name, is_read, [side.get(key, {}) for side in sides], reasons)
             if one is not None:
                 made.append(one)
@@ -398,7 +404,7 @@ class Parting:
         texts = {value.text for group in grouped for value in group}
         unknown = [_unknown(each, why) for each, why in zip(values, reasons, strict=True)]
         if len(texts) < 2 and (not is_read or not any(unknown)):
-            return None  # it has the same value in all threads, or is of no interest
+            return None  # no two values are known to differ, and the branch does not read the variable or all are known
         unavailable = {}
         for name, side, reason in zip(("arrived", "absent"), (self._arrived, self._absent), unknown, strict=True):
             some = _OF_SOME.format(len(side.frames), side.size) if side.size > len(side.frames) else None
@@ -422,8 +428,8 @@ class Parting:
         variables: Sequence[DifferingVariable],
         rows: _Frames,
     ) -> bool:
-        # Whether the threads of both sides have the same values of all variables that the branch reads. It has not
-        # parted them then.
+        # Return whether the branch cannot be the one: all variables that it reads have the same values in the threads
+        # of both sides.
         if any(one.is_read for one in variables) or not candidate.read:
             return False
         native, frames = next(iter(self._absent.frames.items()))
@@ -440,7 +446,7 @@ def _grouped(values: Mapping[int | None, LocalRecord]) -> Iterator[DistinctValue
 
 
 def _unknown(values: Mapping[int | None, LocalRecord], reasons: Collection[str]) -> str:
-    # The reasons why values of some threads are unknown.
+    # Return the reasons why a variable's value is unknown in some threads, empty if it is known in all.
     all_reasons = dict.fromkeys(sorted(reasons))
     all_reasons.update(dict.fromkeys(v.unavailable.get("value", "") for v in values.values() if v.text is None))
     return "; ".join(filter(None, all_reasons))

@@ -24,9 +24,9 @@ from ompd.session import Session
 
 
 def collect(session: Session, *, has_times: bool = True) -> tuple[Moment, Answer[ThreadRecord]]:
-    """Return the records of this stop, and the answer of ``threads`` from which they began.
+    """Return the records of this stop, and the answer of ``threads``.
 
-    :param has_times: whether to ask for the processor time of each thread, which only another look can be compared with
+    :param has_times: whether to read the processor time of each thread. It is of use only if there is another look.
     :raises NoAnswer: if no OpenMP runtime of the process can be read
     """
     if has_no_handles(session):
@@ -79,20 +79,22 @@ def collect(session: Session, *, has_times: bool = True) -> tuple[Moment, Answer
 
 
 def _unknowns(session: Session, warnings: Sequence[str]) -> dict[str, None]:
-    # The note on a runtime that has not begun leaves nothing unknown: no thread waits in it.
+    # Return the warnings about unknown facts. The note on a runtime that has not begun is none: no thread waits in it.
     notes = {not_begun(runtime) for runtime in session.runtimes if not runtime.is_initialised}
     return dict.fromkeys(warning for warning in warnings if warning not in notes)
 
 
 def _has_all_threads(session: Session, rows: Sequence[ThreadRecord]) -> bool:
-    # A thread has no row if the query's budget of reads was spent before its turn. It may do anything.
+    # Return whether all threads of the process have rows. A thread has no row if the query's budget of reads was spent
+    # before.
     if is_damaged(session) or not session.process.threads.names_all:
         return False
     return set(session.process.threads.ids()) <= {row.native_thread_id for row in rows}
 
 
 def _system_waits(session: Session, rows: Sequence[ThreadRecord]) -> tuple[dict[int, SystemWait], dict[int, str]]:
-    # The waits of threads for which no runtime records one and which are not idle in its pool.
+    # Return the waits outside of OpenMP by native id, and the reasons why others are unknown. Threads with a wait by a
+    # runtime's records, and idle threads of its pool, are left out.
     waits: dict[int, SystemWait] = {}
     unread: dict[int, str] = {}
     for row in rows:
@@ -110,8 +112,8 @@ def _system_waits(session: Session, rows: Sequence[ThreadRecord]) -> tuple[dict[
 
 
 def _how(session: Session, rows: Sequence[ThreadRecord]) -> dict[int, str | None]:
-    # How threads without a recorded wait wait. A thread that the stop has interrupted in the kernel looks asleep,
-    # though it may have been set free since.
+    # Return how the threads wait for which no runtime records a wait: blocked, released or spinning. A thread that
+    # sleeps in the kernel may have been set free since, and then it is "released".
     progress: dict[int, str | None] = {}
     for row in rows:
         if row.native_thread_id is not None and row.wait is None:
@@ -134,9 +136,10 @@ def _may_hold_interpreter(
 def _named(
     session: Session, rows: Sequence[ThreadRecord], held: dict[int, tuple[HeldRecord, ...]]
 ) -> tuple[tuple[ThreadRecord, ...], dict[int, int]]:
-    # Names the locks of waits whose variable is unknown, as it is for gfortran's locks, which are plain integers, and
-    # in programs without symbols. The variable is the one that was passed to the routine in which the thread waits.
-    # What threads hold is changed in the same way. Also returns these variables, by the runtime's objects.
+    # Return the rows with the names of locks for which threads wait, and the locks' variables by the addresses that the
+    # runtime records. Only locks without a name are treated: gfortran's, which are plain integers, and those of
+    # programs without symbols. A lock's variable is the argument of the routine in which the thread waits. In *held*,
+    # the variables are replaced by the addresses that the runtime records.
     objects: dict[int, set[int]] = {}
     variables: dict[int | None, tuple[int, str | None]] = {}
     for row in rows:
@@ -152,7 +155,7 @@ def _named(
                 objects.setdefault(variable, set()).add(wait.object)
     same = {variable: next(iter(some)) for variable, some in objects.items() if len(some) == 1}
     if len(set(same.values())) < len(objects):
-        return tuple(rows), {}  # variables and objects do not match one to one, so nothing is certain
+        return tuple(rows), {}  # variables and the runtime's addresses do not match one to one, so none is certain
     for native, records in held.items():
         held[native] = tuple(
             replace(record, object=same[record.object])
@@ -172,8 +175,8 @@ def _named(
 def _held(
     session: Session, rows: Sequence[ThreadRecord], system: Mapping[int, SystemWait]
 ) -> dict[int, tuple[HeldRecord, ...]]:
-    # Read only if it may decide something: if no owner of a lock is recorded, or if the threads of one region wait at
-    # several barriers.
+    # Return the constructs that threads are inside of, by native id. They are found only if they may decide something:
+    # if a lock has no recorded owner, or if threads of one region wait at several barriers.
     barriers: dict[str | None, set[tuple[int, ...] | None]] = {}
     is_wanted = any(wait.kind.is_set_by_code and wait.owner is None for wait in system.values())
     for row in rows:
@@ -208,7 +211,7 @@ def _processor_times(session: Session) -> dict[int, int]:
 
 
 def _cancels_regions(session: Session) -> frozenset[str]:
-    # The ids of runtimes that may cancel regions. cancel-var has one value for the whole process.
+    # Return the ids of runtimes that may cancel regions, by cancel-var. A runtime counts if its variable is unknown.
     identifiers = set()
     for runtime in session.runtimes:
         if runtime.space is None:
@@ -232,7 +235,7 @@ def _processors(session: Session) -> int | None:
         return now
     for runtime in session.runtimes:
         try:
-            # The number when the runtime was initialised.
+            # This is the number at the time when the runtime was initialised.
             count = runtime.space.icv("num-procs-var", runtime.space) if runtime.space is not None else None
         except OmpdError:
             continue
@@ -242,7 +245,8 @@ def _processors(session: Session) -> int | None:
 
 
 def _regions(session: Session, rows: Sequence[ThreadRecord]) -> Answer[ParallelRecord] | None:
-    # Needed if the process lacks members of teams: it is then unknown who is missing at a barrier.
+    # Return the regions, None if they are not needed. They are needed if the process may lack members of teams: in a
+    # fork, and if it is unknown which members are missing at a barrier.
     waits = [row.wait for row in rows if row.wait is not None]
     if not is_fork(session) and not any(wait.kind is Kind.BARRIER and wait.missing is None for wait in waits):
         return None
@@ -250,9 +254,10 @@ def _regions(session: Session, rows: Sequence[ThreadRecord]) -> Answer[ParallelR
 
 
 def _need_tasks(rows: Sequence[ThreadRecord], unfinished: Mapping[str, int | None]) -> bool:
-    # Most programs that hang do not wait for tasks, and listing tasks takes as long as listing threads.
+    # Return whether tasks may decide something. Most programs that hang do not wait for tasks, and listing tasks takes
+    # as long as listing threads.
     waits = [row.wait for row in rows if row.wait is not None]
-    # At a barrier inside of a task no barrier of the team counts the thread.
+    # A thread at a barrier inside of a task is counted by no barrier of the team.
     uncounted = any(wait.kind is Kind.BARRIER and wait.missing is None for wait in waits)
     return (
         uncounted or any(unfinished.values()) or any(wait.kind.is_task or bool(wait.unfinished_tasks) for wait in waits)
@@ -262,9 +267,9 @@ def _need_tasks(rows: Sequence[ThreadRecord], unfinished: Mapping[str, int | Non
 def scheduling_points(
     session: Session, wanted: Collection[int | None] | None = None
 ) -> tuple[Mapping[int, SchedulingRecord], Mapping[int, str]]:
-    """Return the scheduling points at which threads wait, by native id, and the reasons why others are unknown.
+    """Return the scheduling points at which threads wait, and the reasons why others are unknown. Keys are native ids.
 
-    :param wanted: the native ids of the threads to look at, None for all
+    :param wanted: the native ids of the threads to examine, None for all
     """
     points: dict[int, SchedulingRecord] = {}
     unread: dict[int, str] = {}
@@ -282,7 +287,8 @@ def scheduling_points(
 
 
 def _handles(session: Session) -> Iterator[tuple[int, ThreadHandle]]:
-    # All threads that runtimes know, with their native ids. The answer of ``threads`` reports unreadable ones.
+    # Yield the native id and the handle of each thread that a runtime knows. Unreadable threads are left out, because
+    # the answer of ``threads`` reports them.
     for runtime in session.runtimes:
         with suppress(OmpdError):
             for handle in runtime.space.threads() if runtime.space is not None else ():
@@ -308,9 +314,10 @@ def _record(native: int, handle: ThreadHandle) -> SchedulingRecord | None:
 
 
 def unfinished_tasks(session: Session, rows: Sequence[ThreadRecord]) -> Mapping[str, int | None]:
-    """Return the least number of incomplete tasks of each region whose threads wait for others at a barrier.
+    """Return how many incomplete tasks a region has at least, for each region with threads that wait at a barrier.
 
-    The keys are the ids of regions. The number is None if it is unknown. The waiting threads may execute these tasks.
+    Only barriers that other members have not reached count. The threads at the barrier may execute these tasks. The
+    keys are the ids of regions. A number is None if it is unknown.
     """
     waiting = [row for row in rows if row.wait is not None and row.wait.kind is Kind.BARRIER and row.wait.missing]
     one_of = {row.parallel: row.native_thread_id for row in reversed(waiting) if row.parallel is not None}
@@ -348,7 +355,7 @@ def queued_threads(session: Session, rows: Sequence[ThreadRecord]) -> frozenset[
 def gone_threads(session: Session) -> Mapping[str, Sequence[GoneThread]]:
     """Return the threads that runtimes still list but the process no longer has, by the runtime's id.
 
-    Runtimes without such threads are left out, and so are those that cannot tell.
+    Runtimes without such threads are left out, and so are runtimes whose list cannot be read.
     """
     gone_of: dict[str, Sequence[GoneThread]] = {}
     for runtime in session.runtimes:
@@ -369,12 +376,12 @@ CREATES_TASKS = frozenset(
 )
 """The routines that create tasks."""
 MOVES_TASKS = frozenset(("__kmpc_omp_task_alloc",))
-"""The routine that creates untied tasks, which may go on on another thread. gcc's code does not divide tasks."""
+"""The routine that creates untied tasks, which may continue on another thread. gcc's untied tasks never do."""
 
 
 def may_call(session: Session, names: Collection[str]) -> bool:
-    """Return whether the symbols of a module other than the OpenMP runtimes name one of the routines.
+    """Return whether a module may call one of the routines *names*: its symbols contain the name, or are unknown.
 
-    A module whose symbols are unknown counts, because it may call anything.
+    The OpenMP runtimes themselves do not count.
     """
     return any(not naming.is_runtime_file(loaded.name) for loaded, _ in session.process.symbols.naming(names))

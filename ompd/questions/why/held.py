@@ -1,8 +1,8 @@
-"""Constructs and locks that a thread is inside of or may hold, though no runtime records it: by the code of its frames.
+"""Finds the constructs that a thread is inside of and the locks that it may hold, by the code of its frames.
 
-A function that called ``omp_set_lock(&a)`` on every way to the place where it is, and no ``omp_unset_lock(&a)`` after
-it, holds the lock. This is reasoning. It is not certain if other code may have unset the lock, or if a way may lead
-past the call.
+This is for objects whose holder no runtime records. A function holds a lock if, on every way to its current place, it
+has called ``omp_set_lock(&a)`` and afterwards no ``omp_unset_lock(&a)``. This is reasoning: it is not certain if other
+code may have unset the lock, or if there may be a way around the call.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _MAX_FRAMES = 1 << 10
 def held(session: Session, thread: int) -> tuple[HeldRecord, ...]:
     """Return the constructs that a thread is inside of and the locks that it holds, by its stack, innermost first.
 
-    An empty result is no proof that it holds nothing: a function that has returned leaves no trace of what it began.
+    An empty result does not prove that the thread holds nothing: a function may have set a lock and returned.
 
     :param thread: its native id
     """
@@ -66,7 +66,8 @@ def held(session: Session, thread: int) -> tuple[HeldRecord, ...]:
 
 
 def _let_go(session: Session, functions: Functions, inner: Sequence[Frame], frame: Frame, begun: Begun) -> Doubt | None:
-    # The doubt that frames inside of this one may have let go of the lock, None if they have not.
+    # Return the doubt about a lock set in *frame* if a function that was called from there may have released it, None
+    # if none has.
     chain = [*inner, frame]
     for number, each in enumerate(chain):
         if places.code_owner(session, each.call_site) in (RUNTIME, SYSTEM):
@@ -84,7 +85,7 @@ def _let_go(session: Session, functions: Functions, inner: Sequence[Frame], fram
 
 
 def _runs_once(session: Session, inner: Sequence[Frame]) -> bool:
-    # Whether the frame around these frames called pthread_once(), and that called the user's code.
+    # Return whether the next outer frame called pthread_once(), which called user code. *inner*: the frames inside.
     is_once = bool(inner) and naming.is_once(session.process.places.locate(inner[-1].call_site).symbol)
     return is_once and any(places.code_owner(session, frame.call_site) != SYSTEM for frame in inner)
 
@@ -122,7 +123,7 @@ def _at(place: Place) -> str:
 
 
 def place_of_code(session: Session, address: int) -> Place:
-    """Return the function, file and line of an address; a construct's code has the function that contains it."""
+    """Return the function, file and line of an address. In a construct's code, the function is the one around it."""
     function = session.process.places.source_frames(address)[0].function
     file, line = session.process.places.line_of(address)
     outlined = naming.parse_outlined(function or "")
@@ -130,9 +131,9 @@ def place_of_code(session: Session, address: int) -> Place:
 
 
 def wanted(session: Session, thread: int) -> int | None:
-    """Return the address of the variable that a thread has passed to the runtime's routine, None if that is unknown.
+    """Return the address of the variable that user code has passed to the runtime's routine, None if it is unknown.
 
-    For a thread that waits for a lock this is the lock's variable. The runtime may name only an object of its own.
+    For a thread that waits for a lock, this is the lock's variable. The runtime may record another address for it.
 
     :param thread: its native id
     """
@@ -145,16 +146,16 @@ def wanted(session: Session, thread: int) -> int | None:
 
 
 def reentered(session: Session, rows: Sequence[ThreadRecord]) -> Iterator[tuple[ThreadRecord, HeldRecord]]:
-    """Yield threads that likely wait for a lock of the runtime that they hold themselves, each with that lock.
+    """Yield threads that likely wait for a lock of the runtime that they hold themselves, each with the held lock.
 
-    The lock has no recorded owner. The thread is in user code that the runtime called, such as an allocator, and that
-    code has called the runtime again. None is yielded if another thread is in the runtime's code and may hold the lock.
-    A thread that waits awake at a point where it may execute tasks counts as such, because it looks for tasks.
+    The lock has no recorded owner. Such a thread is in user code that the runtime called, such as an allocator, and
+    this code has called the runtime again. Nothing is yielded if another thread is in the runtime's code and may hold
+    the lock. This includes a thread that is awake at a point where it may execute tasks, because it looks for tasks.
     """
     waiting = [row for row in rows if row.wait is not None and row.wait.kind is Kind.INTERNAL_LOCK]
     if any(row.runtime is not None and row.wait is None and row.state != "idle" for row in rows):
         return
-    # Threads that spin at a barrier read only its word.
+    # Threads that spin at a barrier are no reason to return: they only read the barrier's word, and take no lock.
     if any(row.wait is not None and row.wait.kind.is_task and row.wait.how != "blocked" for row in rows):
         return
     for row in waiting:
@@ -171,7 +172,8 @@ def reentered(session: Session, rows: Sequence[ThreadRecord]) -> Iterator[tuple[
 
 
 def _called_back(session: Session, thread: int) -> tuple[str, str] | None:
-    # The runtime's routine and the user's function that it called, None if that function is the code of a construct.
+    # Return the names of the runtime's routine and of the user function that it called. None if it called none, or only
+    # the code of a construct.
     inner: int | None = None
     has_waited = False
     for frame in session.process.stacks.stack(thread).frames:
@@ -197,10 +199,10 @@ def may_hold_interpreter(session: Session, waiting: Collection[int], at_work: Co
     """Return the native ids of the threads that may hold Python's interpreter lock, by their stacks.
 
     These are the threads in Python's code that do not wait for the lock. A thread in a system call that the interpreter
-    itself made does not hold it: the interpreter releases the lock before such calls.
+    itself made does not hold the lock: the interpreter releases it before such calls.
 
-    :param waiting: the threads that wait for the lock
-    :param at_work: the threads that wait for nothing
+    :param waiting: the native ids of the threads that wait for the lock
+    :param at_work: the native ids of the threads that wait for nothing
     """
     holders = set()
     for thread in session.process.threads.ids():
@@ -213,7 +215,8 @@ def may_hold_interpreter(session: Session, waiting: Collection[int], at_work: Co
 
 
 def _called_others(session: Session, stack: Stack) -> bool | None:
-    # Whether the innermost code of Python on a stack has called another library, None without such code.
+    # Return whether the innermost Python code on a stack has called a library other than the interpreter and the C
+    # library. None if the stack has no Python code.
     inner: list[tuple[Module | None, int]] = []
     for frame in stack.frames[:_MAX_FRAMES]:
         place = session.process.places.locate(frame.call_site)

@@ -1,7 +1,7 @@
-"""Signals, cancellation, timers and other processes: what may reach a thread in its wait.
+"""Finds what may end a thread's wait from elsewhere: signals, cancellation, timers and other processes.
 
-A live process tells for which signals it has handlers, a core does not. The code that installs a handler shows what it
-does; see :mod:`ompd.debugger.flow.handlers`.
+For a live process it is known which signals have handlers, for a core it is not. :mod:`ompd.debugger.flow.handlers`
+finds what a handler does, by the code that installs it.
 """
 
 from __future__ import annotations
@@ -29,9 +29,10 @@ _UNDEFINED = "undefined"  # OMPT's name for a state that it does not define
 
 
 def interrupted(session: Session, rows: Sequence[ThreadRecord]) -> tuple[tuple[ThreadRecord, ...], frozenset[int]]:
-    """Return the records. The wait of a thread is left out if a running signal handler has interrupted it.
+    """Return the records without waits that a signal handler has interrupted and is still running.
 
-    Also return the native ids of threads whose handler has called the runtime. Their records have the handler's wait.
+    Also return the native ids of threads whose handler has called the runtime. Their records keep their wait, which is
+    that of the handler.
     """
     records: list[ThreadRecord] = []
     waiting: set[int] = set()
@@ -48,7 +49,7 @@ def interrupted(session: Session, rows: Sequence[ThreadRecord]) -> tuple[tuple[T
 
 
 def waiting_in_handlers(session: Session, threads: Iterable[int]) -> frozenset[int]:
-    """Return those of *threads* whose handler of a signal is inside of the runtime."""
+    """Return the native ids of those *threads* that are inside of the runtime in a signal handler."""
     return frozenset(
         thread
         for thread in threads
@@ -57,20 +58,21 @@ def waiting_in_handlers(session: Session, threads: Iterable[int]) -> frozenset[i
 
 
 def _sites_of_handlers(session: Session, thread: int) -> Sequence[int]:
-    # The call sites of a thread's handlers, innermost first. Empty without a handler, and if the stack is unknown.
+    # Return the call sites of the frames inside of a thread's signal handlers, innermost first. Empty without a
+    # handler, and if the stack is unknown.
     with suppress(OmpdError):
         stack = session.process.stacks.stack(thread)
         return stack.shape[1][: session.process.waiting.frames_of_handlers(stack)]
     return ()
 
 
-# A handler without SA_RESTART ends these waits with EINTR. The C library begins all other waits anew, and the runtimes
-# begin theirs.
+# The waits that a handler without SA_RESTART ends with EINTR. After a signal, the C library resumes all other waits
+# itself, and the OpenMP runtimes resume theirs.
 _INTERRUPTIBLE = (Kind.SEMAPHORE, Kind.FUTEX)
 
 
 def signalled(session: Session, threads: Iterable[int], system: Mapping[int, SystemWait]) -> dict[int, str]:
-    """Return the native ids of those *threads* that a signal may set free, and how.
+    """Return how a signal may set free a thread, by native id, for those *threads* that a signal may set free.
 
     :param system: the waits outside of OpenMP, by native id
     """
@@ -111,15 +113,15 @@ def _name_of_handler(handler: Handler) -> str:
 
 
 _CANCEL = "pthread_cancel"
-# The waits in cancellation points, without those that end by themselves or from outside of the process.
+# The kinds of waits that are cancellation points. Kinds that end by themselves or from outside are left out.
 _CANCELLATION_POINTS = (Kind.CONDITION, Kind.SEMAPHORE, Kind.JOIN, Kind.GIL)
 
 
 def cancelled(session: Session, rows: Sequence[ThreadRecord], system: Mapping[int, SystemWait]) -> dict[int, str]:
-    """Return the native ids of waiting threads that may be cancelled, and the reasons.
+    """Return the reason why a waiting thread may be cancelled, by native id, for those that may be.
 
-    A cancelled thread leaves its wait, and its clean-up may let others go on. Runtimes cancel only their own threads,
-    when they end.
+    A cancelled thread leaves its wait, and its clean-up may let others go on. OpenMP runtimes do not count: they cancel
+    only their own threads, when the runtime shuts down.
 
     :param system: the waits outside of OpenMP, by native id
     """
@@ -146,7 +148,7 @@ def cancelled(session: Session, rows: Sequence[ThreadRecord], system: Mapping[in
 
 
 def _may_be_cancelled(session: Session, thread: int, wait: SystemWait | None) -> bool:
-    # An unknown state counts as cancellable.
+    # Return whether a thread can be cancelled in its wait. True if its cancellation state is unknown.
     process = session.process
     try:
         is_enabled, is_at_any_time = process.glibc.cancelling(process.threads.pthread_self(thread))
@@ -159,7 +161,11 @@ def _may_be_cancelled(session: Session, thread: int, wait: SystemWait | None) ->
 
 
 def from_outside(session: Session) -> tuple[str, ...]:
-    """Return what may act on a process though all of its threads sleep. For a core this is only pending signals."""
+    """Return texts about anything outside that may act on a process while all of its threads sleep.
+
+    These are other processes with the same memory, and timers. Without them, and unless the process is live, these are
+    pending signals.
+    """
     causes: list[str] = []
     threads = session.process.threads.ids()
     if threads:  # a core that is cut off may have lost them all
@@ -177,7 +183,8 @@ def from_outside(session: Session) -> tuple[str, ...]:
 
 
 def _pending(session: Session) -> Iterator[str]:
-    # A signal that is pending and not blocked is about to come. A core does not tell whether it has a handler.
+    # Yield a text for the first signal that is pending and not blocked, because it is about to arrive. A core does not
+    # show whether the signal has a handler.
     for thread in session.process.threads.ids():
         with suppress(OmpdError):
             pending = session.process.system.pending_signals(thread)

@@ -26,8 +26,9 @@ _MAX_CHILDREN = 8
 class Look(NamedTuple):
     """The moments of earlier looks at a process, the latest last.
 
-    ``seconds`` is the time from the first look to the next one to be taken, None if it is unknown. ``may_stop`` is
-    False if the next look must not stop the process either. ``children`` are the verdicts on child processes.
+    ``seconds`` is the time from the first look to the look that is still to be taken, None if it is unknown.
+    ``may_stop`` is False if that look must not stop the process, as the earlier ones did not. ``children`` are the
+    verdicts on child processes.
     """
 
     moments: tuple[Moment, ...]
@@ -37,13 +38,14 @@ class Look(NamedTuple):
 
 
 def look_before(session: Session, samples: int | None = None, interval: float | None = None) -> Look | None:
-    """Look at a live process, wait until it is time for the next look, and return the looks.
+    """Return earlier looks at a live process, once it is time for the last look, which the caller takes.
 
-    The process runs in between. Return None for any other target, because it does not change.
+    The process runs between looks. None if *samples* is 1, for a process without a runtime, and for targets other than
+    a live process, because these do not change.
 
-    :param samples: how often to look at all, :data:`SAMPLES` if None
+    :param samples: the number of looks, including the last one, :data:`SAMPLES` if None
     :param interval: seconds between two looks, :data:`INTERVAL` if None
-    :raises BadInput: if one of them makes no sense
+    :raises BadInput: if *samples* or *interval* is out of its range
     """
     count = SAMPLES if samples is None else samples
     if not 1 <= count <= _MOST_SAMPLES:
@@ -63,7 +65,7 @@ def look_before(session: Session, samples: int | None = None, interval: float | 
         try:
             moments.append(session.ask(_moment))
         except NoAnswer:
-            return None  # a process without a runtime needs no second look
+            return None  # without a readable runtime there is nothing to compare with a second look
         time.sleep(seconds)
     return Look(tuple(moments), round(time.monotonic() - begin, 2), children=tuple(_children(session)))
 
@@ -89,8 +91,9 @@ def _children(session: Session) -> Iterator[ChildRecord]:
 
 
 def _look_without_stop(session: Session, seconds: float) -> Look | None:
-    # A stop wakes a thread that sleeps though its word has changed: its futex() begins anew, and returns at once. So a
-    # thread that has missed a wake-up can only be seen while the process runs.
+    # Return looks without stopping the process, None if no thread seems to have missed a wake-up. Such a thread sleeps
+    # although its futex word has changed. It can be seen only while the process runs: a stop restarts its futex() call,
+    # which returns at once.
     try:
         if not session.ask(_sleep_though_free, may_stop=False):
             return None
@@ -121,7 +124,7 @@ def _sleep_though_free(session: Session) -> bool:
 
 
 def look_at_earlier(earlier: Session, session: Session) -> Look:
-    """Look at an earlier moment of a process, which another core of the same process shows.
+    """Return a look at an earlier moment of a process, shown by another core of the same process.
 
     :raises BadInput: if *earlier* is another process, or it is not known whether it is the same
     :raises NoAnswer: if no OpenMP runtime of the process can be read

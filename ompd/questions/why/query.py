@@ -1,4 +1,4 @@
-"""The query ``why``: collects, concludes, and adds to the verdicts the stacks of their threads."""
+"""The query ``why``: collects records, makes verdicts on them, and adds stacks and places to the verdicts."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _SPARED = "a thread missed its wake-up; stopping the process would wake it, so i
 
 
 def ask(session: Session, earlier: Look | None = None) -> WhyAnswer:
-    """Return the reasons why threads of the process do not go on, the one to read first in front.
+    """Return the verdicts on why threads of the process do not go on, the most important first.
 
     :param earlier: an earlier look at the same process
     :raises NoAnswer: if no OpenMP runtime of the process can be read
@@ -51,7 +51,8 @@ def ask(session: Session, earlier: Look | None = None) -> WhyAnswer:
     if stacks_answer is not None:
         complete = complete and stacks_answer.complete
         warnings = tuple(dict.fromkeys((*warnings, *stacks_answer.warnings)))
-    # A proof needs no unreadable fact, but without the program's file its places are unknown.
+    # An answer with a proven first verdict is complete even if other facts are unreadable. But in a damaged target, or
+    # without the program's file, places are unknown.
     is_proven = verdicts[0].stuck is verdicts[0].confidence is Confidence.PROVEN
     complete = complete or (is_proven and not is_damaged(session) and not program_faults(session))
     changed = changes(session)
@@ -70,14 +71,14 @@ _INTERPRETS = re.compile("_?Py")
 _VERDICTS = 3  # how many of the first verdicts get stacks
 _STACKS = 2  # how many stacks a verdict has
 _SYSTEM = ("/usr/include/", "/usr/lib/")  # headers of the C and C++ libraries, and of compilers
-_CANDIDATES = 4  # how many threads are looked at to find stacks that differ
+_CANDIDATES = 4  # how many threads of a verdict are examined for stacks that differ
 
 
 def _with_stacks(
     session: Session, verdicts: Sequence[VerdictRecord]
 ) -> tuple[tuple[VerdictRecord, ...], Answer[StackRecord] | None]:
-    # The verdicts, the first ones with stacks of the threads that they name, and the answer with these stacks. The
-    # answer is None if no verdict names a thread of the process. Only frames of user code are kept.
+    # Return the verdicts, and the answer of ``stack`` that was used. The first verdicts get stacks of the threads that
+    # they name, with only the frames of user code. The answer is None if they name no thread of the process.
     alive = set(session.process.threads.ids())
     named = [[native for native in _named(verdict) if native in alive] for verdict in verdicts[:_VERDICTS]]
     wanted = {native for some in named for native in some[:_CANDIDATES]}
@@ -93,14 +94,15 @@ def _with_stacks(
 
 
 def _named(verdict: VerdictRecord) -> Iterator[int]:
-    # Threads on which the others depend come first, then the links, those nearest to the end of the waits first.
+    # Yield the native ids of the threads in a verdict. The threads on which the others depend come first. Then come the
+    # threads of the links, from the last link backwards.
     links = [link.thread for link in reversed(verdict.cycle) if link.thread is not None]
     yield from dict.fromkeys((*verdict.roots[:_CANDIDATES], *links[:_CANDIDATES]))
 
 
 def _in_source(verdict: VerdictRecord, rows: Mapping[int | None, StackRecord]) -> VerdictRecord:
-    # Code of the system's headers, such as std::mutex::lock, is inlined into user code. For a wait in such code, show
-    # the place in user code that called it.
+    # Return the verdict with places in user code. Code of the system's headers, such as std::mutex::lock, is inlined
+    # into user code. A place in such code is replaced by that of its caller in user code.
     callers: dict[Place, Place] = {}
     links = []
     for link in verdict.cycle:
@@ -121,7 +123,8 @@ def _caller(place: Place | None, stack: StackRecord | None) -> Place | None:
 
 
 def _caller_of_interpreter(stack: StackRecord | None) -> Place | None:
-    # The code that called the interpreter and so needs its lock, if it is in another file and its line is known.
+    # Return the place of the code that called the interpreter, and so needs the interpreter's lock. None unless the
+    # code is in another file and its line is known.
     frames = stack.frames if stack is not None else ()
     module = frames[0].module if frames else None
     own = next((f for f in frames if f.module != module), None)
@@ -131,7 +134,7 @@ def _caller_of_interpreter(stack: StackRecord | None) -> Place | None:
 
 
 def _is_system(file: str) -> bool:
-    # clang writes headers as "/usr/bin/../lib/gcc/…/../../include/…".
+    # Paths are normalised, because clang writes those of headers as "/usr/bin/../lib/gcc/…/../../include/…".
     return normpath(file).startswith(_SYSTEM)
 
 
@@ -141,7 +144,7 @@ def _of_user(row: StackRecord) -> StackRecord:
 
 
 def _different(rows: Mapping[int | None, StackRecord], natives: Iterable[int]) -> Iterator[StackRecord]:
-    # One stack for all threads at the same place.
+    # Yield the first stacks that differ: threads at the same place have one stack.
     seen: set[object] = set()
     for native in natives:
         row = rows.get(native)
@@ -156,8 +159,8 @@ _UNLOADING = ("dlclose", "__dlclose", "_dl_close")
 
 
 def _unloaded(session: Session) -> VerdictRecord | None:
-    # The verdict on threads that sleep in a system call whose code is no longer there, None if there are none. The
-    # process crashes when one of them wakes up.
+    # Return the verdict on threads that sleep in a system call while the calling code was unloaded, None without such
+    # threads. The process crashes when one of them wakes up.
     gone = session.process.gone_code()
     if gone is None:
         return None
@@ -192,7 +195,7 @@ def _unloaded(session: Session) -> VerdictRecord | None:
 
 
 def _unloader(session: Session) -> Place | None:
-    # The line at which a thread unloads a library.
+    # Return the user's place at which a thread calls dlclose(), None if no thread does.
     process = session.process
     for thread in process.threads.ids():
         with suppress(OmpdError):

@@ -1,4 +1,4 @@
-"""A thread's wait outside of OpenMP, with the variable that it waits for and the other side of a call of MPI."""
+"""Reads a thread's wait outside of OpenMP: the variable that it waits for, or the other side of a call of MPI."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ompd.model.stalls import SystemWait
 from ompd.questions import places
 from ompd.session import Session
 
-# The types of these objects, by their names in programs and in debug information.
+# The names of the types of objects that threads wait for, in programs and in debug information.
 _TYPES = {
     Kind.MUTEX: ("pthread_mutex_t", "__pthread_mutex_s", "mtx_t"),
     Kind.CONDITION: ("pthread_cond_t", "__pthread_cond_s", "cnd_t"),
@@ -31,9 +31,9 @@ _LOCK_OF_STREAM = {8: 136, 4: 72}  # _lock in glibc's struct _IO_FILE, by the si
 
 
 def system_wait(session: Session, thread: int) -> SystemWait | None:
-    """Return the wait of a thread by the C library and the kernel, None if it is in no call that waits.
+    """Return the wait of a thread in the C library or the kernel, None if the thread is in no call that waits.
 
-    A wait inside of the OpenMP runtime is reported in the same way.
+    This may also be the call by which an OpenMP runtime waits.
 
     :param thread: its native id
     :raises Unavailable: if the target does not have the thread's registers or code
@@ -69,7 +69,7 @@ def system_wait(session: Session, thread: int) -> SystemWait | None:
         expected=wait.expected,
         missing=wait.missing,
         readers=wait.readers,
-        # The first thread belongs to no pool: at a queue it waits for other threads of the program.
+        # The process's first thread belongs to no pool. If it waits at a pool's queue, it waits for other threads.
         pool=wait.pool if thread != session.target.process_id else None,
         unavailable=unavailable,
     )
@@ -134,11 +134,12 @@ _ROUTINES = {
 
 
 class Communication(NamedTuple):
-    """The other side of a call of MPI, by the code of its caller.
+    """The other side of a call of MPI, as the code of the caller shows it.
 
-    ``link`` is ``from`` or ``to`` one other rank, or ``""`` for a call of all ranks. ``rank`` is that rank, None if the
-    code does not show it. ``any_source`` is the number for any rank. ``tag`` is None without one. ``is_world`` is
-    whether the communicator is MPI_COMM_WORLD, None if the code does not show it.
+    ``link`` is ``from`` or ``to`` for a call with one other rank, ``from or to`` for a broadcast, and ``""`` for a call
+    of all ranks. ``rank`` is the number of the other rank, None if the code does not show it. ``any_source`` is the
+    number that MPI's library uses for any rank, None if it is unknown. ``tag`` is None if the call has no tag, or if
+    the code does not show it. ``is_world`` is whether the communicator is MPI_COMM_WORLD, None if that is unknown.
     """
 
     routine: str
@@ -152,9 +153,9 @@ class Communication(NamedTuple):
 def other_side(session: Session, thread: int, routine: str) -> str | None:
     """Return a text for the other side of a call of MPI, such as ``from rank 1, tag 7, of MPI_COMM_WORLD``.
 
-    None for an unknown routine, and for a call that names nobody.
+    None for an unknown routine, and for a call without rank, tag and a known communicator.
 
-    :raises Unavailable: if the code of the caller does not show it, because the arguments are not constants
+    :raises Unavailable: if the code of the caller does not show the rank, because the argument is not a constant
     """
     call = communication(session, thread, routine)
     if call is None:
@@ -205,7 +206,8 @@ def _caller(session: Session, thread: int, routine: str) -> tuple[Frame, Module 
 
 
 def _any_source(session: Session, library: Module | None, communicator: int | None) -> int | None:
-    # None if the library is unknown, because MPICH's number for any rank is Open MPI's for none.
+    # Return the library's number for any rank. None if the library is unknown, because the number that means any rank
+    # in MPICH means no rank in Open MPI.
     try:
         if library is not None and session.process.symbols.symbol_in(library, _OF_OPEN_MPI) is not None:
             return _ANY_SOURCE_OF_OPEN_MPI
