@@ -2,13 +2,13 @@
 ``ompd`` if that name is free.
 
 The commands come from the same table as the shell's. They read the program or core file in gdb and do not change it.
-gdb's own Python does not use virtual environments, so the packages are searched beside this file. LLVM's plugin for gdb
-also uses the name ``ompd``, for its package and its command. The modules of this package have the name only while they
-run.
+gdb's own Python does not use virtual environments, so the packages that ompd needs are searched in the folder with the
+package ``ompd``. LLVM's plugin for gdb also uses the name ``ompd``, for its package and its command. So our package is
+in ``sys.modules`` under this name only while code of it runs.
 """
 
-# gdb runs this file in its module __main__, which it shares with the user. So only two names are left there. Before the
-# path of modules is safe, only `sys` is imported, which is built in.
+# gdb runs this file in its module __main__, which it shares with the user, so as few names as possible are left there.
+# `sys` is built in, so its import is safe. Others follow once sys.path has no folder of the user's.
 import sys
 
 

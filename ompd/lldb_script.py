@@ -1,10 +1,11 @@
 """OpenMP commands for LLDB: ``command script import`` of this file adds ``ompd`` with the commands of the shell's.
 
 The commands come from the same table as the shell's. They read the process in LLDB and do not change it. LLDB's own
-Python does not use virtual environments, so the packages are searched beside this file.
+Python does not use virtual environments, so the packages that ompd needs are searched in the folder with the package
+``ompd``.
 """
 
-# Before the path of modules is safe, only `sys` is imported, which is built in.
+# `sys` is built in, so its import is safe. Others follow once sys.path has no folder of the user's.
 import sys
 
 if sys.version_info < (3, 10):  # noqa: UP036  LLDB has a Python of its own
@@ -55,7 +56,8 @@ with _ISOLATION:
     from ompd.lldb.prompts import PARSES, CompletingPrompt, Prompt
 
 _MODULE = __name__
-# Methods of a command that LLDB calls, except for methods that only return a word or two.
+# The methods of a command that LLDB calls and that have to be isolated. Methods that only return a word or two do not
+# have to be.
 _CALLED = (
     "__call__",
     "get_long_help",

@@ -48,7 +48,8 @@ CONSTRUCT_EXPRESSION = (
 CLANG_EXPRESSION = "[.]omp_outlined|^[.]omp_task_entry[.]|^__omp_offloading_"
 """POSIX and Python expression that matches functions that clang makes from constructs."""
 
-# Entry points of GOMP to which gcc passes the function of a construct; in libomp their names have a prefix.
+# The entry points, named GOMP_*, to which gcc passes the function of a construct. In libomp, a prefix may precede the
+# name.
 _GCC_ROUTINE = r"(?:^|__kmp_api_)GOMP_(parallel|taskloop|task|target)(?![a-z])"
 
 # Helpers without a construct's code: clang's combiners, initialisers and copies of clauses, and gcc's copies of task
@@ -215,7 +216,7 @@ FIRST_ENTRIES = ("__kmpc_fork_", "__kmpc_serialized_parallel", "__kmpc_omp_task_
 _WAITS = ("__kmp_suspend", "__kmp_acquire", "__kmp_yield", "__kmp_wait_4", "__kmp_futex")
 
 _CPLUSPLUS = re.compile(r"_ZL?(\d{1,3})(\w+)")
-# libgomp's internal names of versioned entry points (libgomp_g.h, lock.c).
+# The names inside of libgomp of entry points that have several symbol versions (libgomp_g.h, lock.c).
 _OF_A_RELEASE = re.compile(r"gomp_((?:set|unset|test|init|destroy)_(?:nest_)?lock)_(?:25|30)$")
 
 
@@ -262,7 +263,7 @@ def _routines() -> dict[str, Routine]:
         ("critical", None, "GOMP_critical_start", "", "GOMP_critical_end"),
         ("critical", 0, "GOMP_critical_name_start", "", "GOMP_critical_name_end"),
         ("critical", 2, "__kmpc_critical __kmpc_critical_with_hint", "", "__kmpc_end_critical"),
-        # A thread that gets 1 combines its part of the reduction in a critical section.
+        # If __kmpc_reduce returns 1, the thread combines its part of the reduction in a critical section.
         ("critical", 6, "", "__kmpc_reduce __kmpc_reduce_nowait", ""),
         ("critical", 2, "", "", "__kmpc_end_reduce __kmpc_end_reduce_nowait"),
         ("atomic", None, "GOMP_atomic_start __kmpc_atomic_start", "", "GOMP_atomic_end __kmpc_atomic_end"),
@@ -365,7 +366,10 @@ def is_own_variable(name: str) -> bool:
 
 
 def critical_name(symbol: str) -> str | None:
-    """Return the name of *symbol*'s critical section, ``""`` for the unnamed one, None for other symbols."""
+    """Return the name of the critical section whose lock is the variable *symbol*.
+
+    ``""`` for the critical section without a name, None for symbols that are no lock of a critical section.
+    """
     if not symbol.startswith(CRITICAL_PREFIX):
         return None
     return symbol.removeprefix(CRITICAL_PREFIX).removesuffix(".var")

@@ -73,7 +73,7 @@ def status_of_why(answer: Answer[Any]) -> int:
 
 
 def status_of_check(answer: Any) -> int | None:
-    """Return the exit code of ``check``, None for the usual one."""
+    """Return the exit code of ``check``: 10 if there is a new difference or a gone entry, None for the usual code."""
     from ompd.questions.check.answering import is_news
 
     return 10 if is_news(answer) else None

@@ -51,7 +51,7 @@ class Option:
 
     @property
     def is_passed(self) -> bool:
-        """Whether the option is passed to the query or to its ``look``."""
+        """Whether the option is passed to the command's query or, if ``is_of_look``, to its ``look``."""
         return self.select is None and not self.is_format and self.status is None
 
 
@@ -106,7 +106,7 @@ class Command:
     def run_later(self, earlier: Session, session: Session, given: Mapping[str, Any]) -> Answer[Any]:
         """Return the answer at *session*, compared with *earlier*, an earlier moment of the same process.
 
-        :raises BadInput: if *earlier* is not one, or the command does not compare moments
+        :raises BadInput: if *earlier* is not of the same process, or the command does not compare moments
         """
         if self.compare is None:
             raise BadInput(f"{self.name} takes one target")

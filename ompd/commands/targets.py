@@ -22,9 +22,9 @@ _MOST_LISTED = 20
 
 
 def process_id_of(target: str) -> int | None:
-    """Return the number of the process that *target* names, None if it names a core file, or nothing.
+    """Return the number of the process that *target* names, None if it names a core file or nothing that exists.
 
-    :raises BadInput: if it names several processes, or a program that no process runs
+    :raises BadInput: if *target* names several processes, or a program that no process runs
     """
     processes = processes_of(target)
     if len(processes) > 1:
@@ -73,7 +73,7 @@ def _is_program(path: str) -> bool:
 
 
 def _running(path: str) -> Iterator[int]:
-    # The processes that run the program in a file.
+    # Yield the numbers of the processes that run the program in the file *path*.
     for process_id in _others():
         try:
             if Path(f"/proc/{process_id}/exe").samefile(path):
@@ -89,7 +89,8 @@ def _named(name: str) -> Iterator[int]:
 
 
 def _names_of(process_id: int) -> Iterator[str]:
-    # The names of the program's file and of the first thread. The kernel cuts the second one after 15 bytes.
+    # Yield the names of the process's program file and of its first thread. The kernel cuts a thread's name after 15
+    # bytes.
     folder = Path(f"/proc/{process_id}")
     with suppress(OSError):  # the process has ended, or another user has it
         yield (folder / "exe").readlink().name.removesuffix(" (deleted)")

@@ -319,11 +319,11 @@ class StatusCommand(PromptCommand[D]):
         return clean_lines("\n".join(f"{key:<10}{text}" for key, text in lines))
 
     def names(self, debugger: D) -> Mapping[str, str]:
-        """Return more lines about the installation: texts by key."""
+        """Return further lines for the debugger's part of the output: each line's text, by the word in front of it."""
         return {}
 
     def settings(self, debugger: D) -> Mapping[str, str]:
-        """Return the debugger's other settings: texts by key."""
+        """Return lines about settings that only this debugger has: each line's text, by the word in front of it."""
         return {}
 
     def help(self, prompt: str) -> str:

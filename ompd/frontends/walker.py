@@ -14,7 +14,7 @@ from ompd.model import StackFrame
 from ompd.questions import walking
 from ompd.questions.walking import Begun, WayOut
 
-_MOST_STEPS = 64  # through code that is not the user's, until user code is reached
+_MOST_STEPS = 64  # how often a command steps on while the thread is in code that is not the user's
 CONTINUE = "continue"
 
 
@@ -113,7 +113,7 @@ class Walker:
         return innermost_of_users(self._driver.session(), self._thread)
 
     def _is_in(self, frame: StackFrame | None) -> bool:
-        # Whether the thread is in *frame* itself, not in a function that the frame called.
+        # Return whether the thread is in *frame* itself, not in a function that the frame called.
         return frame is not None and self._driver.pc(self._thread) == frame.address
 
     def _begun(self, frame: StackFrame) -> Sequence[Begun]:

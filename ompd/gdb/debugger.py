@@ -150,7 +150,8 @@ class Gdb(Debugger):
             for _ in range(_MOST_FRAMES):
                 if candidate is None:
                     return False
-                # gdb ends a stack with main. main then has no caller, so its frame address is unknown.
+                # gdb ends a stack with main, so main's caller is missing, and main's CFA (None) is unknown. Then the
+                # equal pc suffices.
                 cfa = _cfa_of(candidate, stack_pointer) if candidate.pc() == frame.address else 0
                 if cfa in (frame.cfa, None):
                     candidate.select()
@@ -193,6 +194,6 @@ def _cfa_of(frame: Any, stack_pointer: str) -> int | None:
 
 
 def writable(text: str) -> str:
-    """Return *text* with escapes for characters outside the terminal's set, for which gdb would raise an error."""
+    """Return *text* with escapes for characters that the locale cannot encode: gdb would raise an error for these."""
     name = locale.nl_langinfo(locale.CODESET)
     return text.encode(name, "backslashreplace").decode(name, "replace")

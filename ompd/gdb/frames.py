@@ -31,8 +31,9 @@ _PRIORITY = 90  # filters of users usually have 100, so they run before this one
 
 @record
 class Known:
-    """Facts about a thread's frames by program counter: whether each frame is hidden, and the names of frames with a
-    construct's body.
+    """Facts about a thread's frames, by program counter.
+
+    ``hides`` is whether a frame is hidden as the runtime's, ``bodies`` the names of frames with a construct's body.
     """
 
     hides: Mapping[int, bool]
@@ -58,8 +59,8 @@ def known_of(frames: Sequence[StackFrame]) -> Known:
 
 
 def _nearest(kinds: Sequence[str]) -> list[str | None]:
-    # Return the kind of each frame. For frames of the C library, return the kind of the last other frame before, None
-    # if there is none.
+    # Return the kind of each frame. A frame of the C library gets the kind of the nearest frame of another kind before
+    # it in the list, None if there is none.
     found: list[str | None] = []
     for kind in kinds:
         found.append(kind if kind != SYSTEM else found[-1] if found else None)
@@ -67,7 +68,7 @@ def _nearest(kinds: Sequence[str]) -> list[str | None]:
 
 
 class _Body(FrameDecorator):  # type: ignore[misc, unused-ignore]
-    # The frame of a construct's body, with the name of the function around the construct.
+    # A frame of a construct's body, which gdb shows by the name of the function around the construct.
 
     def __init__(self, base: Any, name: str) -> None:
         super().__init__(base)
@@ -103,7 +104,7 @@ def shown(decorated: Iterable[Any], known: Known) -> Iterator[Any]:
         if frame.level() and (is_hidden or is_wrapper):
             continue
         body = known.bodies.get(at)
-        # Functions that were inlined into the code of a construct are at the same address.
+        # Functions that were inlined into the code of a construct have the same pc, and must keep their own names.
         yield _Body(each, body) if body is not None and _is_outlined(name) else each
 
 
@@ -154,8 +155,8 @@ class FrameFilter:
         if moment != self._moment:
             self._moment, self._known = moment, {}
         if native not in self._known:
-            # The second request may be one of hundreds, as in `thread apply all bt`. So it reads the stacks of all
-            # threads.
+            # For the first thread of a stop, read its stack only. A second thread may be one of hundreds, as in
+            # `thread apply all bt`, so read the stacks of all threads at once.
             wanted = None if self._known else native
             for row in self._debugger.session().ask_stacks(raw=True, thread=wanted).rows:
                 if row.native_thread_id is not None:

@@ -39,8 +39,8 @@ def add_command(name: str, command: PromptCommand[Gdb], debugger: Gdb, isolation
 
 
 def _complete(command: PromptCommand[Gdb], debugger: Gdb, text: str, word: str | None) -> list[str]:
-    # Return completions of the text's last word, without the part of them before *word*. gdb ends a word at `-`: for
-    # `--js` it wants completions of `js`. In gdb's first call *word* is None.
+    # Return the completions of the last word of *text*. gdb begins its *word* after a `-`, so for `--js` it wants
+    # completions of `js`: the part of each completion before *word* is cut off. In gdb's first call, *word* is None.
     if word is None:
         return []
     *before, last = text.split(" ")

@@ -24,7 +24,10 @@ _LOCKING = "scheduler-locking"
 
 
 def symbol_at(address: int) -> tuple[str, int] | None:
-    """Return the linker's name of the symbol around *address*, and the distance from its beginning in bytes."""
+    """Return the linker's name of the symbol around *address*, and the offset of *address* in it, in bytes.
+
+    None if there is no symbol.
+    """
     with suppress(gdb.error):
         found = _SYMBOL.match(gdb.execute(f"with print demangle off -- info symbol {address:#x}", to_string=True))
         if found is not None:
@@ -33,9 +36,9 @@ def symbol_at(address: int) -> tuple[str, int] | None:
 
 
 def spots_of(location: str) -> list[Spot]:
-    """Return the places at which gdb would stop for *location*, behind the prologue in a function.
+    """Return the places at which gdb would stop for *location*. In a function this is behind the prologue.
 
-    :raises BadInput: if there is none
+    :raises BadInput: if there is no such place
     """
     try:
         made = gdb.Breakpoint(location, internal=True)
@@ -103,8 +106,8 @@ def run(command: str) -> Stopped:
 
 
 class _Temporary(gdb.Breakpoint):  # type: ignore[misc, unused-ignore]
-    # The object is listed for deletion before gdb creates the breakpoint, because Ctrl-C may come between any two
-    # steps.
+    # A breakpoint that is deleted after the run. The object is added to *made*, the list of those to delete, before gdb
+    # creates the breakpoint, because Ctrl-C may come between any two steps.
 
     def __init__(self, made: list[_Temporary], point: Point) -> None:
         made.append(self)

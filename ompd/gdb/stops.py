@@ -64,7 +64,7 @@ def add_stops(debugger: Gdb, isolation: Isolation) -> None:
 
     class Begin(gdb.Breakpoint):  # type: ignore[misc, unused-ignore]
         def __init__(self) -> None:
-            # A breakpoint by name, because gdb finds the place again in the next run.
+            # The breakpoint is set by name and not by address, so that gdb finds its place again in the next run.
             super().__init__(DLL_LOCATIONS_VALID, internal=True)
             self.silent = True
 

@@ -70,7 +70,8 @@ class BreakCommand(shared.BreakCommand[Gdb]):
 
 
 def _break_at_event(debugger: Gdb, request: BreakRequest) -> str:
-    # The runtime may not be loaded yet.
+    # Set a breakpoint at the runtime's place for an event, and return its description. The runtime may not be loaded
+    # yet, so the breakpoint may be pending.
     symbol = symbol_of(request.place)
     if gdb.selected_inferior().pid:
         session = debugger.session()
@@ -90,7 +91,7 @@ def _check_runs(command: str) -> None:
 
 
 def _body_of(spot: Spot) -> Spot:
-    # Return the user's code if the function at *spot* only calls it (clang), otherwise *spot*.
+    # Return the place of the user's code if clang's function at *spot* only calls it, otherwise *spot*.
     known = symbol_at(spot.address)
     if known is None or not naming.is_construct_code(spot.function) or naming.is_by_gcc(spot.function):
         return spot
@@ -193,7 +194,7 @@ class WalkCommand(shared.WalkCommand[Gdb]):
         """Run the program, and return the part of the stop's description that gdb has not printed."""
         _check_runs(self.name)
         driver = _Driver(debugger)
-        driver.session()  # raises the reason if there can be no session
+        driver.session()  # raises an error with the reason if the program cannot be inspected
         debugger.walks = True
         try:
             outcome = Walker(driver, debugger.selected_thread(), only=only).walk(self.name)

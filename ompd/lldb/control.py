@@ -228,7 +228,8 @@ class _Watch:
             raise _no_places([runtime.name for runtime in without])
         found: list[tuple[str, Any]] = []
         for runtime in known:
-            # LLDB lists the libraries of a program before the loader has mapped them.
+            # LLDB lists the libraries of a program before the loader has mapped them. Breakpoints at addresses in such
+            # a library have to wait.
             if runtime.name in self._seen or not (runtime.has_events or run.is_loaded(runtime.module)):
                 continue
             self._seen.add(runtime.name)

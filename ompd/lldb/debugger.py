@@ -82,8 +82,8 @@ def state_of(internal_dict: dict[str, Any]) -> State:
 def run_command(debugger: Any, text: str, target: Any = None) -> str:
     """Run an LLDB command and return its output.
 
-    :param target: the target or thread for which it runs, None for no particular one
-    :raises OmpdError: if LLDB refuses it
+    :param target: the ``SBTarget`` or ``SBThread`` for which the command runs, None for no particular one
+    :raises OmpdError: if LLDB refuses the command
     """
     result = lldb.SBCommandReturnObject()
     context = lldb.SBExecutionContext(target) if target is not None else lldb.SBExecutionContext()
@@ -207,7 +207,7 @@ class Lldb(Debugger):
         """Return the stack pointer in the selected frame, and its function."""
         frame = self.frame()
         sp = frame.GetSP()
-        # LLDB adds the function's parameters to some names.
+        # LLDB adds parameters to the names of some functions. Cut them off.
         name = (frame.GetFunctionName() or "").partition("(")[0]
         return sp if sp != lldb.LLDB_INVALID_ADDRESS else None, name
 
@@ -223,8 +223,9 @@ def targets_of(debugger: Any) -> list[Any]:
 
 
 def _watch_begin(target: Any, script: str) -> None:
-    # A runtime passes this place once it is initialised. The place may be a label, but LLDB sets a breakpoint by name
-    # behind an assumed prologue. So Arming sets the breakpoint at the address, in each module that is loaded.
+    # Set a breakpoint at ompd_dll_locations_valid, which a runtime passes once it is initialised. The symbol may be a
+    # label inside of a function, and LLDB would set a breakpoint by name behind an assumed prologue. So Arming sets it
+    # at the symbol's address, in each module that is loaded.
     breakpoint = target.BreakpointCreateFromScript(
         f"{script}.Arming", lldb.SBStructuredData(), lldb.SBFileSpecList(), lldb.SBFileSpecList()
     )

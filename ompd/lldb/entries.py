@@ -68,7 +68,7 @@ class EntryEvents:
             yield from ((_WORKER, run.at_address(address)) for address in self._workers)
 
     def returns(self, process: StoppedProcess, wanted: Sequence[str]) -> Iterator[tuple[str, object]]:
-        """Yield breakpoints at the ends of current regions and threads, for the *wanted* events."""
+        """Yield breakpoints at which the current regions and threads end, for the *wanted* events."""
         if self._known_at != self._run.stop_id:
             self._find_calls(process)
         calls = self._regions if set(wanted) & set(PARALLEL) else set()
@@ -77,7 +77,8 @@ class EntryEvents:
         yield from ((_RETURN, self._run.at_address(address)) for address in {call.back for call in calls})
 
     def _find_calls(self, process: StoppedProcess) -> None:
-        # The program has run unobserved since the last stop. So look for open calls on the stacks.
+        # Find the calls that have not returned yet on the stacks, because the program has run unobserved since the last
+        # stop.
         self._regions, self._threads = set(), set()
         for thread in process.threads.ids():
             frames = list(process.stacks.stack(thread).frames)

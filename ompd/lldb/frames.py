@@ -108,7 +108,7 @@ class _Recognizer:
 
 
 class OpenMPRuntimeFrames(_Recognizer):
-    """The frames of a runtime. For each thread that the runtime began, two of them stay visible."""
+    """The frames of a runtime. In a thread that the runtime began, two of the runtime's frames stay visible."""
 
     def hides(self, frame: Any) -> bool:
         """Return whether *frame* is a frame of the runtime that does not have to stay visible."""
@@ -136,7 +136,7 @@ class ClangWrapperFrames(_Recognizer):
     """Clang's frames around the body of a construct: outlined functions that call another one, and entries of tasks."""
 
     def hides(self, frame: Any) -> bool:
-        """Return whether *frame* only calls the body, which is the next frame inwards."""
+        """Return whether the function of *frame* only calls the body of a construct, which is the next inner frame."""
         index = frame.GetFrameID()
         if index == 0 or frame.IsInlined():
             return False
@@ -154,7 +154,7 @@ class ClangWrapperFrames(_Recognizer):
 
 
 def _plain(name: str) -> str:
-    # LLDB adds the function's parameters to some names.
+    # Return a function's name without the parameters that LLDB adds to some names.
     return name.partition("(")[0]
 
 
@@ -168,7 +168,7 @@ RECOGNIZERS = (OpenMPRuntimeFrames, SystemFramesOfOpenMP, ClangWrapperFrames)
 
 @record
 class _Rule:
-    """A recogniser, with the expressions for files and functions of its frames."""
+    """A recogniser, and the frames for which LLDB asks it: expressions that match the file and the function."""
 
     recognizer: type[_Recognizer]
     file: str

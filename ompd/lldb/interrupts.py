@@ -20,7 +20,7 @@ _END = b"\0"  # no signal has that number
 
 
 class Interrupts:
-    """Interrupts by Ctrl-C: ``noted`` while LLDB runs the process (``runs``), raised at other times."""
+    """Handles Ctrl-C. While LLDB runs the process (``runs``), Ctrl-C sets ``noted``. At other times it raises."""
 
     def __init__(self) -> None:
         self.runs = False

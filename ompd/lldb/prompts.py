@@ -33,7 +33,7 @@ _ARGUMENT_TYPES: Mapping[str, object] = {
 
 
 def _strings(given: Any) -> list[str]:
-    # LLDB 19 passes an SBStructuredData, later versions a list.
+    # Return the words of a command. LLDB 19 passes them as an SBStructuredData, later versions as a list.
     if hasattr(given, "GetItemAtIndex"):
         return [given.GetItemAtIndex(n).GetStringValue(_MAX_WORD) for n in range(given.GetSize())]
     return list(given)

@@ -23,7 +23,7 @@ _OF_USERS = (lldb.eStopReasonBreakpoint, lldb.eStopReasonWatchpoint, lldb.eStopR
 
 
 class Driver:
-    """The driver that runs the program, see :class:`ompd.frontends.walker.Driver`."""
+    """Runs the program in LLDB; see :class:`ompd.frontends.walker.Driver`."""
 
     def __init__(self, debugger: Lldb, interrupts: Interrupts) -> None:
         self._debugger, self._state = debugger.debugger, debugger.state
@@ -177,5 +177,6 @@ def prologue_of(address: Any) -> int:
 
 
 def _numbers(thread: Any) -> set[int]:
-    # The stop data have two numbers for each breakpoint hit: breakpoint and location.
+    # Return the numbers of the breakpoints that a thread has hit. LLDB's stop data have two numbers for each hit: that
+    # of the breakpoint, and that of its location.
     return {thread.GetStopReasonDataAtIndex(n) for n in range(0, thread.GetStopReasonDataCount(), 2)}

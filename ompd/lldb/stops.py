@@ -23,7 +23,7 @@ class StopHook:
         self._state = state_of(internal_dict)
 
     def handle_stop(self, exe_ctx: Any, stream: Any) -> bool:
-        """Print the line once per stop. Return True, so that the program stays stopped."""
+        """Print the line of ``ompd auto``, once per stop. Return True, so that the program stays stopped."""
         with suppress(BaseException):
             process = exe_ctx.GetProcess()
             if self._state.auto and self._state.said != stop_of(process):
@@ -52,7 +52,10 @@ class Arming:
         self._breakpoint = breakpoint
 
     def __callback__(self, context: Any) -> bool:
-        """Add the place in the module of *context* if the module has it. Return True, so that LLDB goes on."""
+        """Add a location to the breakpoint if the module of *context* has the symbol ``ompd_dll_locations_valid``.
+
+        Return True, so that LLDB goes on to the next module.
+        """
         with suppress(BaseException):
             symbol = context.GetModule().FindSymbol(DLL_LOCATIONS_VALID)
             if symbol.IsValid():

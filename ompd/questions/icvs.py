@@ -83,7 +83,7 @@ def _rows(session: Session, runtime: LoadedRuntime, space: AddressSpace, problem
 def _implicit_tasks(
     runtime: LoadedRuntime, threads: Sequence[tuple[str, ThreadHandle]], problems: Problems
 ) -> list[tuple[str, object]]:
-    # The implicit task of each thread's place in its region.
+    # Return the implicit task of each thread in its region or, outside of all regions, its current task.
     implicit: dict[str, object] = {}
     for native, handle in threads:
         try:
@@ -107,7 +107,7 @@ def _threads_and_tasks(
     for handle in threads_of(runtime, problems):
         try:
             if handle.thread_num() is None:
-                continue  # an idle thread has no task, and so no variables
+                continue  # an idle thread has no task, and so no control variables
             task = handle.current_task()
             if task is not None:
                 tasks.setdefault(task.id, task)

@@ -84,15 +84,15 @@ def _start(row: StackRecord, at: At | None, number: int | None) -> int | None:
     own = [n for n, f in enumerate(frames) if f.thread == row.native_thread_id and f.kind == "user"]
     if at is not None and at.sp is not None:
         reached = [n for n in own if (frames[n].cfa or 0) > at.sp]
-        # Functions that were inlined into one another have the same frame: take the one with the selected name.
+        # Functions that were inlined into one another have the same CFA: take the one with the selected frame's name.
         same = [n for n in reached if frames[n].cfa == frames[reached[0]].cfa and frames[n].function == at.function]
         own = same or reached
     return next(iter(own), next((n for n, f in enumerate(frames) if f.kind == "user"), None))
 
 
 def _in_sight(frames: Sequence[StackFrame], start: int) -> Iterator[int]:
-    # The frames whose variables the code of a frame sees: its own, and for a region's code that of the function around
-    # the region. The function around a task may be on another stack, or have ended.
+    # Yield the indexes of the frames whose variables the code at *start* sees: its own and, if it is a region's code,
+    # the frame of the function around the region. The function around a task may be on another stack, or have ended.
     place: int | None = start
     while place is not None:
         yield place
@@ -114,7 +114,7 @@ def _named(frame: StackFrame, wanted: VariableName) -> LocalRecord | None:
 
 
 def _static(session: Session, name: str, thread: int, frame: StackFrame | None) -> VariableRecord:
-    # A variable of the frame's own file is nearer than one of that name elsewhere.
+    # Return the static variable: that of the frame's own file, otherwise one of the same name in another file.
     own = f"{frame.file.rpartition('/')[2]}::{name.lstrip('* ')}" if frame is not None and frame.file else None
     stars = name[: len(name) - len(name.lstrip("* "))]
     if own is not None and "::" not in name and not name.strip().startswith("/"):

@@ -28,7 +28,7 @@ def ask(session: Session) -> Answer[RuntimeRecord]:
 
 
 def records(session: Session, problems: Problems) -> tuple[RuntimeRecord, ...]:
-    """Return the records of all runtimes; what cannot be read becomes a warning."""
+    """Return the records of all runtimes. Facts that cannot be read are None, and become warnings of *problems*."""
     return tuple(_record(session, runtime, problems) for runtime in session.runtimes)
 
 
@@ -94,7 +94,8 @@ def _plugin(found: Found) -> str | None:
 
 
 def _dlls(session: Session, runtime: LoadedRuntime, names: Sequence[str]) -> tuple[DllRecord, ...]:
-    # A debugger chooses the first library that suits it. Files that only a target names are foreign code: not loaded.
+    # Return the libraries for debuggers that the runtime names. A debugger chooses the first that suits it. A file that
+    # only the target names is foreign code, so it is not loaded.
     chosen = next((index for index, name in enumerate(names) if runtime.found.served_by(name)), None)
     selected, hosted = runtime.found.selected, runtime.found.hosted
     found = []
@@ -148,6 +149,7 @@ _FOREIGN = "foreign code, which is not loaded because a target names it"
 
 
 def _other_layouts(space: AddressSpace | None) -> dict[str, str]:
-    # Only structures that were asked about so far have a source.
+    # Return the source of the layout of each structure whose source differs from that of the runtime. Structures that
+    # no query has needed so far are missing.
     sources = space.layout_sources if space is not None else {}
     return {name: source for name, source in sources.items() if space is not None and source != space.layout_source}

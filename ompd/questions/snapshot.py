@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 DATA_LIMIT = 1 << 20
 """Bytes of writable data that are kept of each of the user's modules, unless configured otherwise."""
 
-# Environment variables that configure OpenMP runtimes, and those that tell the rank of the process.
+# The environment variables that a snapshot keeps, by the start of their names: those that configure OpenMP runtimes,
+# and those with the rank of the process.
 _KEPT_VARIABLES = ("OMP_", "KMP_", "GOMP_", "LIBOMP_", *RANK, *SIZE, *JOB, *RUN)
 
 _QUESTIONS: Mapping[str, Callable[[Session], Answer[Any]]] = {
@@ -76,7 +77,8 @@ def _check_is_other(session: Session, place: Destination) -> None:
 
 
 def _take(session: Session, *, data_limit: int, keep_environment: bool) -> Snapshot:
-    # A new session, because reads that the old one has cached would not be noted.
+    # The queries run in a new session, because memory that the old session has cached would not be read again, and so
+    # would not be noted.
     session.runtimes  # noqa: B018  raises if the session was closed
     process = session.process.at_another_stop(session.target)
     rehearsal = Session(

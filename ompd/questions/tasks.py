@@ -30,8 +30,8 @@ from ompd.session import LoadedRuntime, Session
 def ask(session: Session) -> Answer[TaskRecord]:
     """Return the initial, implicit and explicit tasks that exist, each after the task that generated it.
 
-    Explicit tasks are found if threads execute them or have suspended them, if they generated such a task, if they are
-    in a queue, and if another task leads to them while they wait for a dependence or an event. The count
+    An explicit task is found if a thread executes it or has suspended it, or if it generated such a task. It is also
+    found in a queue, or by another task that refers to it while it waits for a dependence or an event. The count
     ``unfinished_children`` includes tasks that were not found.
 
     :raises NoAnswer: if no OpenMP runtime of the process can be read
@@ -49,13 +49,13 @@ _facts_of = attrgetter(*_names_of_facts)
 
 
 class _Alike:
-    """Tasks that differ only in their ids. Queues may have thousands of them."""
+    """A group of tasks that differ only in their ids. Queues may have thousands of such tasks."""
 
     __slots__ = ("facts", "is_listed")
 
     def __init__(self) -> None:
-        self.is_listed = False  # whether one of them is listed, with its ancestors
-        self.facts: tuple[Any, ...] | None = None  # the fields of one's record, in their order
+        self.is_listed = False  # whether a task of the group is listed already, with its ancestors
+        self.facts: tuple[Any, ...] | None = None  # the fields of the record of one task, without the id
 
 
 class _Collector:
@@ -99,7 +99,7 @@ class _Collector:
         try:
             return native_thread(self._session, handle)
         except OmpdError:
-            return None  # the rows of its tasks have the reason
+            return None  # the rows of the thread's tasks have the reason
 
     def _suspended_by(self, task: TaskHandle) -> Iterator[TaskHandle]:
         # The tasks that are suspended below *task* on its thread, if the runtime records them.
@@ -109,7 +109,7 @@ class _Collector:
             try:
                 here = here.scheduling()
             except OmpdError:
-                return  # some runtimes record it only for tools; the task's row has the reason
+                return  # some runtimes record scheduling tasks only for tools; the task's row has the reason
             if here is not None:
                 if here.id in seen or _is_queued(here):
                     return  # an untied task may have gone on on another thread, and be suspended there
@@ -168,7 +168,7 @@ class _Collector:
             self._problems.lost(f"{self._runtime.id}: how many tasks regions have", error)
 
     def _listed(self, task: TaskHandle) -> None:
-        # A task whose parent is unknown must not keep others from being listed. Its own row has the reason.
+        # List a task with its ancestors. If its parent is unknown, go on with the other tasks: its row has the reason.
         try:
             likeness = task.likeness()
         except OmpdError:
@@ -193,7 +193,8 @@ class _Collector:
             self._problems.lost(f"{self._runtime.id}: what generated task {task.id}", error)
 
     def _prioritized(self) -> Iterable[TaskHandle]:
-        # Without a maximum the runtime drops the priorities that tasks are given.
+        # Return the queued tasks with a priority, none if max-task-priority-var is 0: the runtime then ignores
+        # priorities.
         try:
             if not self._space.icv("max-task-priority-var", self._space):
                 return ()
@@ -260,7 +261,7 @@ class _Collector:
         )
 
     def _as_found(self, row: TaskRecord) -> TaskRecord:
-        # Corrects facts of one task by those of all tasks and threads.
+        # Return a row with facts corrected that only the rows of all tasks and threads show to be wrong.
         if row.status == "queued" and row.id in self._current:
             row = replace(row, status="executing")  # libomp notes the thread of a task before the task's begin
         # An untied task still names the task that was suspended for it after that task has ended.

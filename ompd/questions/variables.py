@@ -40,7 +40,8 @@ if TYPE_CHECKING:
 _GLOBAL, _KEY = "global", "key"
 _ELEMENTS, _MAX_ELEMENTS = 200, 1 << 14
 _WHOLE = re.compile(r"-?\d+", re.ASCII)
-# Of fewer values than this none stands out by its distance; Tukey's outer fences are three quartile distances away.
+# Numbers can be outliers by their distance only if there are at least _MIN_SPREAD of them. Outliers are beyond Tukey's
+# outer fences, which are _FENCE interquartile ranges away from the quartiles.
 _MIN_SPREAD, _FENCE = 8, 3
 
 
@@ -159,7 +160,7 @@ def _is_local(session: Session, name: str) -> bool:
 
 
 def _runtimes(session: Session, problems: Problems) -> list[LoadedRuntime]:
-    # A program has variables without OpenMP, too.
+    # Return the readable runtimes, none if there are none: a program has variables without OpenMP, too.
     if not session.runtimes and not session.stop.lost_runtimes:
         return []
     try:
@@ -171,7 +172,7 @@ def _runtimes(session: Session, problems: Problems) -> list[LoadedRuntime]:
 
 
 class _Copies:
-    """How threads have copies, and where."""
+    """How the threads have copies of one variable, and where these are."""
 
     def __init__(self, session: Session, reader: VariableReader, runtimes: Sequence[LoadedRuntime]) -> None:
         self._reader = reader
@@ -329,7 +330,8 @@ def _with_value(
 def _checked(
     facts: Facts, ask: Callable[[], tuple[int | None, Shown, str | None]]
 ) -> tuple[int | None, Shown, str | None] | None:
-    # A part that there is not is the user's mistake, and no thread's.
+    # Return the result of *ask*, None after noting the reason of a failure. BadInput is raised: if the variable has no
+    # such part, that is the user's mistake and not a fact about a thread.
     try:
         return ask()
     except BadInput:
@@ -340,7 +342,7 @@ def _checked(
 
 
 def _shown_name(variable: StaticVariable, text: str) -> str:
-    # As the source names it, with the part that was requested.
+    # Return the variable's name in the source, with the stars and the part of the request *text*.
     rest = text.strip()
     stars = rest[: len(rest) - len(rest.lstrip("* "))].replace(" ", "")
     place = rest.rfind(variable.short_name) if variable.short_name else -1
@@ -351,7 +353,7 @@ def _shown_name(variable: StaticVariable, text: str) -> str:
 
 
 def _number(row: VariableRecord) -> int | float | None:
-    # The row's value as a number, None if it is none.
+    # Return the row's value as a number, None if it is no number.
     value = row.value
     if isinstance(value, bool) or (isinstance(value, float) and not isfinite(value)):
         return None
@@ -363,8 +365,8 @@ def _number(row: VariableRecord) -> int | float | None:
 
 
 def _marked(rows: Sequence[VariableRecord]) -> list[VariableRecord]:
-    # A value that most threads share makes outliers of all others. Where there is none, numbers stand out that are far
-    # from the middle half of them.
+    # Return the rows with outliers marked. If most threads have the same value, all other values are outliers. If not,
+    # numbers are outliers that are far from the middle half of the numbers.
     own = [row for row in rows if row.text is not None and row.mechanism not in (None, _GLOBAL)]
     texts = Counter((row.text, row.digest) for row in own)
     common, count = texts.most_common(1)[0] if texts else (None, 0)

@@ -15,11 +15,11 @@ from itertools import compress
 from ompd.render.words import Line, Table
 
 _GAP = 2
-# The stem below a branch; a last branch has none below.
+# Turns the stem of a tree's branch into the stem for the lines below it: a last branch has no line going on below.
 _BESIDE = str.maketrans({"├": "│", "└": " ", "─": " ", "`": " ", "-": " "})
 _HANG = 4  # spaces before the second and further lines of a broken line
 _PIECE = re.compile(r"[^\s,]+,*\s*|,+\s*|\s+")
-# Longer words, such as values without spaces, are broken in any case.
+# The most characters for which a column is kept wide enough. Longer words, such as values without spaces, are broken.
 _LONGEST_WORD = 44
 
 
@@ -50,7 +50,7 @@ def wrap(text: str, width: int) -> list[str]:
 
 
 def _fitting(text: str, width: int) -> int:
-    # Return the number of characters that fit, at least one.
+    # Return how many characters of *text* fit into *width* columns, at least one.
     cut = max(1, min(len(text), width))
     while cut > 1 and width_of(text[:cut]) > width:
         cut -= 1
@@ -134,7 +134,7 @@ def _widths(table: Table, width: int) -> list[int] | None:
     left -= sum(least)
     if left < 0:
         return None
-    # Columns that lack little get room first: a column that is broken anyhow may be broken once more.
+    # Share the room that is left. Columns that lack little get it first, because they may then need no break at all.
     order = sorted(range(len(whole)), key=lambda number: whole[number] - least[number])
     for position, number in enumerate(order):
         more = min(whole[number] - least[number], left // (len(order) - position))

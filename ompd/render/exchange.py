@@ -120,7 +120,7 @@ _Frame = tuple[str, "str | None", "int | None"]
 
 
 def _counted(answer: Answer[StackRecord]) -> Counter[tuple[_Frame, ...]]:
-    # The distinct stacks, outermost frame first, each with the number of threads that have it.
+    # Return how many threads have each distinct stack. Stacks begin with the outermost frame.
     found: Counter[tuple[_Frame, ...]] = Counter()
     for row in answer.rows:
         frames = tuple(_frame(frame) for frame in reversed(row.frames))

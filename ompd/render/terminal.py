@@ -48,12 +48,12 @@ class Console(Protocol):
     def color_system(self) -> str | None: ...
 
     def write_lines(self, lines: Sequence[tuple[str, str]]) -> None:
-        """Write lines that fit the width, each with its style."""
+        """Write lines, each with its style. The caller has broken them to fit :attr:`width`."""
         ...
 
 
 class _Pipe:
-    # A console without colours and width, like rich's for a pipe, but without the import of rich.
+    # A console for a pipe: it has no colours and no limit of width, and needs no import of rich.
 
     width, color_system = _UNBOUNDED, None
 
@@ -81,7 +81,7 @@ def make_console(color: str, *, file: TextIO | None = None, width: int | None = 
 
 
 def _print_wrapped(console: Console, lines: Iterable[tuple[str, str]]) -> None:
-    # Break long lines between words, and indent the continuation lines more.
+    # Print lines. Long ones are broken between words, and their continuation lines are indented more.
     width, clean = console.width, words.clean
     console.write_lines([(part, style) for line, style in lines for part in columns.wrap_line(clean(line), width)])
 

@@ -84,7 +84,8 @@ def gather(
         attempts.append(answers)
         return (answers.runtimes,)
 
-    # A live process is asked several times: the last attempt counts. Its runtimes answer has the lengths of the stops.
+    # session.ask() may ask a live process several times, and the last attempt counts. It returns the answer of
+    # ``runtimes`` with the lengths of the stops.
     (runtimes_answer,) = session.ask(question, may_stop=earlier is None or earlier.may_stop)
     return replace(attempts[-1], runtimes=runtimes_answer)
 

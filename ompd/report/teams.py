@@ -59,7 +59,8 @@ def draw_teams(
 def _teams(
     regions: Sequence[ParallelRecord], rows: Mapping[int, ThreadRecord], states: Mapping[int, str]
 ) -> list[_Team]:
-    # Enclosing teams come before nested ones. Equal nested teams at one place are drawn once.
+    # Return the teams to draw, each enclosing team before those nested in it. Nested teams that look alike and are at
+    # one place are drawn as one.
     ids = {region.id for region in regions}
     children: dict[str | None, list[ParallelRecord]] = {}
     for region in regions:

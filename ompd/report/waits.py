@@ -113,7 +113,8 @@ def _chain(boxes: Sequence[_Box], *, closed: bool) -> tuple[list[str], float, fl
 
 
 def _ring(boxes: Sequence[_Box]) -> tuple[list[str], float, float]:
-    # The boxes stand on an ellipse, clockwise from the top, with the arrows inside it.
+    # Return the picture of a cycle, its width and its height. The boxes stand on an ellipse, clockwise from the top,
+    # and the arrows are inside of it.
     count = len(boxes)
     wide = max(box.width for box in boxes)
     words = [svg.shorten(box.what, _WIDEST) for box in boxes]

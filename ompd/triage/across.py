@@ -1,4 +1,4 @@
-"""Waits across ranks: ranks of a job that wait for other ranks in MPI calls, and the ranks on which these depend.
+"""Waits across ranks: finds ranks that wait for others in MPI calls, and the ranks on which these depend in the end.
 
 A collective call waits for the ranks of its communicator that are not in the same call. Only the ranks of
 MPI_COMM_WORLD are known: all ranks of the job. A call that names a rank waits for that rank. Other calls wait for
@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 
 from ompd.model.triage import JobRecord, RankEnd, RankWait
 
-# The collective calls that return only after all ranks have entered. Others, such as a broadcast, may return before.
+# The collective calls that return on no rank before all ranks have entered. A broadcast, for example, may return
+# earlier.
 _COLLECTIVE = frozenset(
     f"MPI_{name}"
     for name in (
@@ -99,7 +100,8 @@ def _waits(ranks: Mapping[int, _Rank], size: int | None) -> Iterator[RankWait]:
 
 
 def _ends(ranks: Mapping[int, _Rank], waits: Sequence[RankWait]) -> Iterator[RankEnd]:
-    # Nodes are ranks, and MPI calls as negative numbers. With a node for each call there are few edges.
+    # Yield the ranks on which others depend in the end. The nodes of the graph are ranks, and MPI calls as negative
+    # numbers. A call's node saves edges: its callers have one to it, and it has one to each missing rank.
     edges: dict[int, list[int]] = {}
     for number, wait in enumerate(waits):
         if wait.missing:
@@ -117,7 +119,8 @@ def _ends(ranks: Mapping[int, _Rank], waits: Sequence[RankWait]) -> Iterator[Ran
     for node, targets in edges.items():
         for target in targets:
             callers.setdefault(target, []).append(node)
-    # Several ends often have the same callers, because many ranks are missing in the same call.
+    # The nodes that reach an end, by the end's direct callers. They are kept, because many ranks are often missing in
+    # the same call, so that many ends have the same callers.
     reaching: dict[tuple[int, ...], tuple[int, ...]] = {}
     joined: dict[tuple[str, str | None, str | None, tuple[int, ...]], list[int]] = {}
     ends = []

@@ -51,7 +51,8 @@ def dask(scheduler: str | None) -> Engine:
         client.close()
 
     def place(wanted: Wanted) -> tuple[Wanted, Mapping[str, Any]]:
-        # A target HOST:PATH goes to the workers on that host, because only they can open the path.
+        # Return the target as a worker opens it, and the workers that may do so. Only workers on HOST can open PATH,
+        # so a target HOST:PATH goes to these.
         host, colon, path = wanted.name.partition(":")
         if not colon or host not in hosts:
             return wanted, {}

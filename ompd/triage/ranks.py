@@ -18,7 +18,10 @@ Ranked = tuple[str | None, int]
 
 @record
 class RankOf:
-    """The rank of a process, the number of ranks, the job and the host. None if the environment lacks it."""
+    """The MPI rank of a process: its number, the number of ranks in the job, and the names of job and host.
+
+    A field is None if no variable of the environment has it.
+    """
 
     rank: int | None = None
     size: int | None = None

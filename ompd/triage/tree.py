@@ -20,7 +20,7 @@ class Tree:
         self._count = 0
 
     def add(self, stacks: Iterable[tuple[Sequence[Frame], Mapping[str, int]]], rank: Ranked | None) -> None:
-        """Add all stacks of one target, each with the numbers of its threads by role."""
+        """Add all stacks of one target, each with the number of threads that have it, by their role."""
         touched: set[_Node] = set()
         for frames, threads in stacks:
             if not threads:

@@ -111,7 +111,8 @@ def begin() -> None:
 
 
 def _prepare() -> None:
-    # Read and compile everything that each inspection needs here, so that no child has to do it.
+    # Read the tables and compile the patterns that each inspection needs. Done in this process, so that its children do
+    # not have to repeat it.
     with suppress(OmpdError):
         shipped_tables()
     for name in ("f._omp_fn.0", ".omp_outlined.", ".omp_task_entry.", "f.omp.reduction.reduction_func"):

@@ -55,7 +55,8 @@ def format_completion(shell: str) -> str:
 
 
 class _Bash(BashComplete):
-    # bash splits --option=value at the equals sign, and click expects the option directly before the value.
+    # bash splits --option=value into three words. click expects the value directly behind the option, so the word "="
+    # is left out.
 
     def get_completion_args(self) -> tuple[list[str], str]:
         words, incomplete = super().get_completion_args()
@@ -63,7 +64,7 @@ class _Bash(BashComplete):
 
 
 class _WithOption(ShellComplete):
-    # zsh and fish replace the whole word --option=value.
+    # zsh and fish replace the whole word --option=value by a completion, so each completion begins with the option.
 
     def get_completions(self, args: list[str], incomplete: str) -> list[CompletionItem]:
         completions = super().get_completions(args, incomplete)

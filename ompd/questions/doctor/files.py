@@ -233,7 +233,7 @@ def _debug_information(session: Session, report: Report) -> None:
 
 
 def _sites(session: Session) -> dict[int, list[int]]:
-    # The code addresses on stacks, by the start of their module.
+    # Return the code addresses on all stacks, by the address at which their module starts.
     sites: dict[int, list[int]] = {}
     visited: set[int] = set()
     for thread in session.process.threads.ids():
@@ -306,6 +306,7 @@ def _debug_remedy(
 
 
 def _is_of_a_package(files: ModuleFiles) -> bool:
-    # Users have not compiled the libraries of wheels, nor stripped ones.
+    # Return whether a module comes from a package, so that the user cannot compile it with -g: it is in a folder of
+    # Python packages, or it is a stripped library.
     is_stripped = not files.has_names and not files.module.is_program
     return is_stripped or not _PYTHON_PACKAGES.isdisjoint((files.module.path or files.module.name).split("/"))

@@ -10,7 +10,7 @@ from ompd.errors import OmpdError, Unavailable, Unsupported
 Value = TypeVar("Value")
 _P = ParamSpec("_P")
 
-# The warnings of an answer, because a badly damaged core would cause thousands.
+# The most warnings of one answer. A badly damaged core would cause thousands.
 _MAX_WARNINGS = 50
 
 
@@ -24,7 +24,7 @@ class Facts:
         self._problems = problems
 
     def get(self, key: str, ask: Callable[_P, Value], *arguments: _P.args, **named: _P.kwargs) -> Value | None:
-        """Return what *ask* returns for the arguments, or None after noting the reason under *key*."""
+        """Return the result of *ask* for the arguments. If it fails, note the reason under *key*, and return None."""
         try:
             return ask(*arguments, **named)
         except OmpdError as error:
@@ -32,7 +32,10 @@ class Facts:
         return None
 
     def own(self, key: str, ask: Callable[[], Value]) -> Value | None:
-        """Return the same for a fact that only some runtimes have. Its absence is a reason, and no failure."""
+        """Return the result of *ask*, as :meth:`get`, for a fact that only some runtimes have.
+
+        If the runtime does not have the fact, the reason is noted, but not reported as a failure.
+        """
         try:
             return ask()
         except Unsupported as error:
@@ -97,7 +100,7 @@ class Problems:
         self._faults[str(error)] = first, others + 1
 
     def first(self, texts: Sequence[str]) -> None:
-        """Report problems of the whole answer, before all others."""
+        """Report problems of the whole answer. They come before all other warnings, and make the answer incomplete."""
         if texts:
             self.complete = False
             self._warnings = {**dict.fromkeys(texts), **self._warnings}

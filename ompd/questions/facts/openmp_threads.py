@@ -49,7 +49,8 @@ class Matching:
             if handle is not None:
                 matches.append((runtime, handle))
                 self._handles.add((runtime.id, handle.address))
-        # Several runtimes may know a thread, because they keep threads that left their regions. The innermost counts.
+        # Several runtimes may know a thread, because a runtime keeps threads that have left its regions. Take a runtime
+        # in whose region the thread is, and of several the one whose code is innermost on the stack.
         if len(matches) < 2:
             return next(iter(matches), None)
         nearest, *outer = sorted(matches, key=lambda match: self._nearness(thread, match), reverse=True)
@@ -79,7 +80,10 @@ class Matching:
 
     @cached_property
     def matched(self) -> frozenset[tuple[str, int]]:
-        """The runtime's id and the address of every handle: two for a thread that two runtimes know."""
+        """The runtime's id and the address of each handle that belongs to a thread of the process.
+
+        A thread that two runtimes know has two.
+        """
         for thread in self._session.process.threads.ids():
             self.of(thread)
         return frozenset(self._handles)
@@ -94,7 +98,7 @@ class Matching:
         for runtime in session.runtimes:
             if runtime.space is None and runtime.is_initialised and leaves_doubt(session, runtime.fault):
                 return runtime.fault
-        # A lost library may have contained a runtime. If no runtime is left, the program may have, too.
+        # A lost library may have contained a runtime. If no runtime is left, so may the lost file of the program.
         lost = session.stop.lost_libraries if self._runtimes else session.stop.lost_runtimes
         if is_damaged(session) and lost:
             return OmpdError("; ".join(lost))

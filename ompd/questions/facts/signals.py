@@ -54,9 +54,9 @@ def signal_of(session: Session, thread: int | None, facts: Facts) -> SignalFacts
 
 
 def _has_raised(session: Session, thread: int) -> bool:
-    # A thread has raised its signal if its innermost functions send signals. In a signal handler, only abort() counts:
-    # libgfortran's handler of SIGABRT raises the received signal again. It then arrives at the interrupted function, or
-    # in the handler.
+    # Return whether a thread has raised its signal itself, that is, whether its innermost functions send signals. In a
+    # signal handler, only abort() counts. The reason is libgfortran's handler of SIGABRT: it raises the received signal
+    # again, and the signal arrives at the interrupted function or in the handler.
     names: list[str] = []
     try:
         stack = session.process.stacks.stack(thread)

@@ -56,7 +56,7 @@ def ask(session: Session) -> Answer[ThreadRecord]:
         runtime, handle = match
         return _record(session, runtime, handle, thread, waits[runtime.id], ancestry[runtime.id], problems)
 
-    # Match all threads first, because the search for one may find the handle of another.
+    # Look up all threads before the rows are made, because the search for one thread may find the handle of another.
     matched, threads = matching.matched, session.process.threads.ids()
     rows = list(each(session, threads, record))
     for runtime, handle in _unmatched(runtimes, matched):
@@ -152,7 +152,7 @@ def _record(
         try:
             at_end_of = _end(waits, region, member.thread_num, where, facts.unavailable.get("where"))
         except OmpdError as error:
-            facts.unavailable["at_end_of"] = str(error)  # what cannot be read for it is missing elsewhere, too
+            facts.unavailable["at_end_of"] = str(error)  # no warning: other facts lack the unreadable data, too
     if at_end_of is not None and where is not None and where.file == at_end_of.file:
         where = replace(where, line=at_end_of.line)  # gcc may give the call another line
     return ThreadRecord(
@@ -187,9 +187,9 @@ def _record(
 def _end(
     waits: Waits, region: ParallelHandle, thread_num: int | None, where: Place | None, untold: str | None
 ) -> RegionFunction | None:
-    # The construct at whose end a thread waits, None if user code runs there. At the end of its region the primary
-    # thread's innermost user frame is the code that encountered the region. *untold*: why the thread's place is
-    # unknown.
+    # Return the construct at whose end a thread waits, None if the thread is still in its code. At the end of a region,
+    # the primary thread's innermost user frame is that of the code that encountered the region, and other threads have
+    # none. *untold*: the reason why the thread's place is unknown.
     if untold is not None:
         raise Unavailable(untold)
     if where is not None and (thread_num != 0 or region.encountering_frames()[0].call_site != where.address):
@@ -216,7 +216,7 @@ def _outside(handle: ThreadHandle) -> OutsideRecord | None:
 
 
 def _note_function(session: Session, facts: Facts, where: Place | None) -> None:
-    # Notes why the function of compiler-made code is unknown.
+    # Note in *facts* why the function of the place is unknown, if a compiler made the code there.
     if where is None or where.function is not None:
         return
     if is_damaged(session):

@@ -39,7 +39,7 @@ _AT_NONE = "none of the team's barriers counts the thread: it has not arrived ye
 
 
 class Waits:
-    """The waits of one runtime's threads. Facts about a whole team are read once."""
+    """Reads the waits of one runtime's threads. Facts that all threads of a team share are read only once."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -98,7 +98,7 @@ class Waits:
                 raise barriers  # the word has changed, but the change may release no thread
             return how
         how = process.waiting.progress(thread, barriers[thread].flags if thread in barriers else 0)
-        # A barrier releases no thread while tasks are left. A thread that is woken there looks for tasks and sleeps
+        # A thread that was woken at a barrier with unfinished tasks is not released: it looks for a task, and sleeps
         # again.
         return "blocked" if how == "released" and wait.unfinished_tasks else how
 
@@ -126,7 +126,8 @@ class Waits:
         return Wait(_KINDS.get(state.state, Kind.UNKNOWN))
 
     def _barrier(self, region: ParallelHandle | None, facts: Facts, thread: int | None) -> Wait:
-        # Of the team's barriers the one at which this thread has arrived.
+        # Return the wait at the barrier of the team at which the thread has arrived. If that is unknown, its fields are
+        # None, and *facts* get the reasons.
         barriers = self._barriers_of(region) if region is not None else {}
         if isinstance(barriers, OmpdError):
             reason = str(barriers)
@@ -154,7 +155,8 @@ class Waits:
                 )
             return shared
         else:
-            # The barrier itself is known without its threads. Two looks at it show whether it was passed.
+            # It is unknown which threads have arrived. Report the barrier all the same: its value and generation at two
+            # looks show whether it was passed.
             there = Wait(Kind.BARRIER, object=barrier.address, value=barrier.value, generation=barrier.generation)
             for key in _BARRIER_KEYS:
                 if getattr(there, key) is None:
@@ -165,7 +167,7 @@ class Waits:
         return Wait(Kind.BARRIER)
 
     def _barriers_of(self, region: ParallelHandle) -> Mapping[int, BarrierState] | OmpdError:
-        # The barrier at which each thread of a region's team waits, by native id.
+        # Return the barrier at which each thread of a region's team waits, by native id, or the error of reading them.
         if region.id not in self._barriers:
             try:
                 barriers = region.barriers()
@@ -179,7 +181,7 @@ class Waits:
             try:
                 self._tasks[region.id] = region.unfinished_tasks()
             except OmpdError as error:
-                # An unknown place of a count is not corruption.
+                # If the layout lacks the place of the count, nothing is corrupt, so no warning is due.
                 self._tasks[region.id] = Unavailable(str(error)) if isinstance(error, LayoutUnavailable) else error
         count = self._tasks[region.id]
         if isinstance(count, OmpdError):
@@ -194,7 +196,7 @@ class Waits:
             if lock is None:
                 raise Unavailable("the thread's stack does not show which lock it waits for")
         except OmpdError as error:
-            # An unknown lock layout is not corruption.
+            # If the layout of locks is unknown, nothing is corrupt, so no warning is due.
             untold = Unavailable(str(error)) if isinstance(error, LayoutUnavailable) else error
             for key in _LOCK_KEYS if state.wait_id is None else _LOCK_KEYS[1:]:
                 facts.untold(f"wait.{key}", untold)
@@ -292,7 +294,7 @@ def lock_symbol(session: Session, kind: Kind, variable: int | None, *, is_unname
 
 
 def _internal(handle: ThreadHandle) -> Wait | None:
-    # A thread in the runtime's own code may wait for one of the runtime's locks.
+    # Return the wait of a thread in the runtime's own code for one of the runtime's locks, None without one.
     try:
         lock = handle.lock()
     except OmpdError:

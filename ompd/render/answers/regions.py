@@ -53,7 +53,8 @@ def _shapes(children: Mapping[str | None, list[ParallelRecord]]) -> dict[str, in
 
 
 def _region_text(group: Sequence[ParallelRecord], verbose: bool, inside_folded: bool) -> str:
-    # A row inside of a folded row stands for one region in each of them, so it names no threads.
+    # Return the text of a row for equal regions. A row inside of a folded row stands for several regions, one in each
+    # folded region, so it names no threads.
     row = group[0]
     size = format_field(row, "team_size")
     team = f"{size} thread{'' if row.team_size == 1 else 's'}"

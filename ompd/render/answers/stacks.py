@@ -9,9 +9,9 @@ from ompd.model import Answer, StackFrame, StackRecord
 from ompd.render.words import UNKNOWN, basename, clean, format_count, format_failure, format_numbers, format_threads
 from ompd.short_names import LONGEST, short_name
 
-_MAX_FRAMES = 100  # frames shown of a deep recursion; a fifth of them are the last frames
-_MAX_NAME = LONGEST  # longer names, as with *verbose*, do not widen the column
-_MAX_VALUE = 200  # characters of a variable's value
+_MAX_FRAMES = 100  # how many frames of a deep stack are shown; a fifth of them are the outermost frames
+_MAX_NAME = LONGEST  # the most characters of the names' column; longer names, as with *verbose*, stick out
+_MAX_VALUE = 200  # how many characters of a variable's value are shown
 _HOW = {
     "frame-pointer": "guessed from the frame pointer",
     "scan": "guessed by scanning the stack",

@@ -149,7 +149,7 @@ def _state(row: ThreadRecord, verbose: bool) -> str:
     state = format_field(row, "state")
     if not verbose or row.state_source is None:
         return state
-    # Add the runtime's own name of a state if OpenMP 5 has no such state.
+    # Add the runtime's own name of the state if it differs, because OpenMP 5 has no such state.
     own = row.ompt_state
     more = f": {clean(own.name)}" if own is not None and own.name != row.state else ""
     return f"{state} ({row.state_source}{more})"
@@ -195,7 +195,7 @@ def _missing(waiting: ThreadRecord, missing: Sequence[int], by_native: Mapping[i
 
 
 def _named(native: int, by_native: Mapping[int, ThreadRecord]) -> str:
-    # Return the number of the thread in the table, or the native id for a thread without a team.
+    # Return the thread's OpenMP number as the table shows it, or the native id for a thread without a team.
     row = by_native.get(native)
     path = path_of(row) if row is not None else None
     return format_numbers((path,), row.team_size) if row is not None and path is not None else f"thread {native}"

@@ -41,7 +41,7 @@ def describe_triage(answer: TriageAnswer, *, verbose: bool = False) -> Iterator[
         yield ""
         yield "FAILED"
         for failed in answer.failed if verbose else answer.failed[:_FAILED]:
-            # A message begins with its target's name, for commands about one target.
+            # A message begins with the target's name, as commands about one target print it. Do not repeat the name.
             reason = clean(failed.reason).removeprefix(f"{clean(failed.target)}: ")
             yield f"  {clean(failed.target)}: {reason}"
         if len(answer.failed) > _FAILED and not verbose:
@@ -124,7 +124,8 @@ def _place(file: str, line: int | None) -> str:
 
 def tree_lines(nodes: Sequence[TreeNode]) -> Iterator[tuple[int, str]]:
     """Yield each function of a tree, as its indentation in steps and its text."""
-    # A function with one caller and the same targets stands below the caller, without indentation and count.
+    # If a function is the only callee of its caller and has the same number of targets, it is not indented more than
+    # the caller, and has no count.
     children: dict[int | None, int] = {}
     for node in nodes:
         children[node.parent] = children.get(node.parent, 0) + 1
@@ -150,7 +151,7 @@ def format_roles(ends: Mapping[str, int]) -> str:
 
 
 def format_rank_sets(ranks: Iterable[RankSet]) -> Iterator[str]:
-    """Yield the ranks of each job; jobs are named if there are several."""
+    """Yield a text for the ranks of each job. It begins with the job's name if there are several jobs."""
     every = list(ranks)
     for each in every:
         yield f"{clean(each.job)}:[{folded(each.ranks)}]" if len(every) > 1 and each.job else f"[{folded(each.ranks)}]"

@@ -17,8 +17,8 @@ _APART = 64  # nodes of each of these verdicts that stay apart
 _NAMED = 100  # with more kinds of nodes than this, nodes with different names are folded, too
 _ROUNDS = 12
 _LONGEST = 80  # characters of a name
-# The id of the node for any thread, the target of an edge if it is not recorded which thread has to act. Such an edge
-# carries no information.
+# The id of the node that stands for any thread. Edges to it are not drawn, because they only mean that no record shows
+# which thread has to act.
 _ANYBODY = "everybody"
 _SHAPES = {Kind.THREAD: "box", Kind.TASK: "note", Kind.TEAM: "box", Kind.OUTSIDE: "cloud"}
 _COLOURS = {Confidence.PROVEN: "#f4a6a0", Confidence.LIKELY: "#f9cf9c", Confidence.POSSIBLE: "#fbf0b2"}
@@ -39,7 +39,8 @@ def format_dot(answer: WhyAnswer) -> str:
 
 
 class _Graph:
-    # Nodes by their index in the answer, and the class of each: the nodes of a class are drawn as one node.
+    # The graph to draw. Nodes are given by their index in the answer without the node for any thread. ``_class`` has
+    # the class of each node: all nodes of a class are drawn as one.
 
     def __init__(self, answer: WhyAnswer) -> None:
         self._verdicts = answer.rows
@@ -62,7 +63,8 @@ class _Graph:
             if link.where is not None and link.thread in self._threads
         }
         self._rings = [self._way(verdict) for verdict in answer.rows[:_CYCLES]]
-        # Threads that wait at the same place as a thread named in a verdict are folded with that thread.
+        # For threads that wait at the same place as a thread named in a verdict: the named thread. They are drawn as
+        # one.
         self._beside = {
             self._threads[other]: self._threads[link.thread]
             for verdict in answer.rows[:_CYCLES]
@@ -85,7 +87,8 @@ class _Graph:
         return list(dict.fromkeys(found))
 
     def _between(self, start: int, goal: int | None) -> list[int]:
-        # Return a shortest way that passes no threads. Without a goal, follow the edges until they fork.
+        # Return the nodes of a shortest way from *start* to *goal* that passes no threads. Without a goal, return the
+        # nodes behind *start* until the edges fork.
         before: dict[int, int] = {}
         front = [start]
         for node in front:
@@ -201,6 +204,6 @@ def _plural(kind: str) -> str:
 
 
 def _quoted(*lines: str) -> str:
-    # Names come from the target: escape quotes, and graphviz's own escapes.
+    # Return lines as a string of graphviz. Names come from the target, so quotes and backslashes are escaped.
     texts = (clean(line).replace("\\", "\\\\").replace('"', '\\"') for line in lines)
     return '"' + "\\n".join(texts) + '"'

@@ -96,7 +96,7 @@ class Names:
 
 
 def _shared(folders: Sequence[str]) -> str:
-    # The longest common prefix that ends with a slash.
+    # Return the longest common prefix of *folders* that ends with a slash, "" without one.
     if not folders:
         return ""
     first, last = min(folders), max(folders)
@@ -153,7 +153,7 @@ def _group(number: int, row: TriageRecord, names: Sequence[str]) -> Group:
 
 
 def more_groups(answer: TriageAnswer) -> str | None:
-    """Return the remark on groups that are not shown, None if there are none."""
+    """Return the text on how many more groups the page does not show, None if it shows all."""
     left = answer.rows[_GROUPS:]
     targets = sum(len(row.targets) for row in left)
     return f"{format_count(len(left), 'more group')} of {format_count(targets, 'target')}" if left else None
@@ -186,7 +186,7 @@ def _cut(text: str) -> str:
 
 
 def more_jobs(answer: TriageAnswer) -> str | None:
-    """Return the remark on jobs that are not shown, None if there are none."""
+    """Return the text on how many more jobs the page does not show, None if it shows all."""
     left = len({*(job.job for job in answer.jobs), *names_of(answer.rows)}) - _JOBS
     return format_count(left, "more job") if left > 0 else None
 
@@ -197,7 +197,7 @@ def icicle(answer: TriageAnswer) -> Markup | None:
 
 
 def legend(answer: TriageAnswer) -> Sequence[tuple[str, str]]:
-    """Return the colours of that picture: class, words."""
+    """Return the colours of the picture of the tree: each colour's class, and its meaning in words."""
     shares = {share(node.targets, answer.inspected) for node in answer.tree}
     return [(shade, words) for shade, words in SHARES.items() if shade in shares]
 

@@ -26,7 +26,7 @@ _MOST = 3000  # boxes
 
 
 def share(targets: int, inspected: int) -> str:
-    """Return the key in SHARES for *targets* of *inspected* targets."""
+    """Return the key in :data:`SHARES` for a function in which *targets* of the *inspected* targets have threads."""
     if targets == 1 and inspected > 1:
         return "missing"
     part = targets / max(inspected, 1)
