@@ -261,4 +261,4 @@ class LayoutUnavailable(OmpdError):
 
 
 class NoAnswer(OmpdError):
-    """The query has no answer on this target: no OpenMP runtime in it can be read."""
+    """The query has no answer on this target, for example because no OpenMP runtime in it can be read."""

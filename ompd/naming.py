@@ -37,7 +37,7 @@ _BODY = r"_debug__(?:\.?\d+)?" + _COPIES + "$"
 _CLANG_TARGET_MARK = "__omp_offloading_"
 _CLANG_TARGET = r"__omp_offloading_[0-9a-f]+_[0-9a-f]+_(.+)_l\d+(?:_\d+)?(?:_debug__)?(?:\.\d+)?" + _COPIES
 
-# A mark anywhere in the name. Helper functions have such marks, too.
+# Matches names with a compiler's mark of a construct at any place. Names of helper functions match, too.
 _CONSTRUCT = re.compile(r"\._omp_(?:cpy)?fn\.\d|\.omp_(?:outlined|task_entry)|^__omp_offloading_")
 
 CONSTRUCT_EXPRESSION = (
@@ -124,7 +124,7 @@ def construct_of_routine(name: str) -> str | None:
 
 
 def parse_outlined(name: str) -> Outlined | None:
-    """Return parent and construct of the outlined function *name*, None for a function of the user."""
+    """Return the parent and the construct of an outlined function by its name, None for a function of the user."""
     if "omp_" not in name:
         return None
     parent, mark, rest = name.rpartition(_GCC)
@@ -253,11 +253,12 @@ class Routine(NamedTuple):
 
 
 def _routines() -> dict[str, Routine]:
-    # Per kind: the argument, and the names of routines that begin, try to begin, and end a hold.
+    # For each kind of object: the index of the argument with the object, and the names of the routines that begin, try
+    # to begin, and end a hold.
     kinds: tuple[tuple[str, int | None, str, str, str], ...] = (
         ("lock", 0, "omp_set_lock", "omp_test_lock", "omp_unset_lock"),
         ("nest_lock", 0, "omp_set_nest_lock", "omp_test_nest_lock", "omp_unset_nest_lock"),
-        # Fortran's compilers and `omp_*_with_hint` call these; the third argument is the object.
+        # Fortran's compilers and `omp_*_with_hint` call these routines. The third argument is the object.
         ("lock", 2, "__kmpc_set_lock", "__kmpc_test_lock", "__kmpc_unset_lock"),
         ("nest_lock", 2, "__kmpc_set_nest_lock", "__kmpc_test_nest_lock", "__kmpc_unset_nest_lock"),
         ("critical", None, "GOMP_critical_start", "", "GOMP_critical_end"),

@@ -105,7 +105,8 @@ def main() -> NoReturn:
         try:
             run()
         finally:
-            # All output is written. Ctrl-C in the milliseconds that Python takes to end would print a traceback.
+            # Ignore Ctrl-C from here on. All output is written, and Ctrl-C would print a traceback in the milliseconds
+            # that Python takes to end.
             if _IS_OURS:
                 signal(SIGINT, SIG_IGN)
     except SystemExit as ended:

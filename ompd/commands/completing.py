@@ -19,7 +19,7 @@ def targets(start: str) -> list[CompletionItem]:
     from click.shell_completion import CompletionItem
 
     numbers = [path.name for path in Path("/proc").glob("[0-9]*") if path.name.startswith(start)] if start else []
-    # bash discards completions before an item of type file.
+    # The item of type file comes first, because bash discards the completions before it.
     return [CompletionItem(start, type="file"), *map(CompletionItem, sorted(numbers, key=int))]
 
 

@@ -39,7 +39,7 @@ def say(*lines: str) -> None:
 
 def end_of_output(error: OSError) -> NoReturn:
     """End the command because its answer cannot be written."""
-    # Python flushes standard output again at its end, and must not report the error twice.
+    # Python flushes standard output once more when it ends. That must not report the error a second time.
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     if isinstance(error, BrokenPipeError):
         sys.exit(0)  # the reader has closed the pipe

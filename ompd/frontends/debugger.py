@@ -135,7 +135,7 @@ class Sessions(Generic[S]):
         self._sessions: dict[Any, tuple[Hashable, S]] = {}
 
     def find(self, key: Hashable, moment: Hashable, make: Callable[[], S]) -> S:
-        """Return the session of *key* if it is of *moment*; else close that session, and return a new one."""
+        """Return the session of *key* if it is of *moment*. Otherwise close that session, and return a new one."""
         kept_moment, session = self._sessions.pop(key, (None, None))
         if session is not None and kept_moment != moment:
             session.close()

@@ -40,7 +40,7 @@ def parse_request(words: Sequence[str]) -> Request:
     rest, given = split_options("print", words, numbers=("thread", "frame"), flags=("verbose",), short={"v": "verbose"})
     if not rest:
         raise BadInput("print needs NAME: the variable's name in the source", hint="ompd print counter")
-    # A debugger splits `* p` and `x [2]` at spaces.
+    # The words are joined, because a debugger splits `* p` and `x [2]` at spaces.
     return Request(" ".join(rest), given.get("thread"), given.get("frame"), "verbose" in given)
 
 

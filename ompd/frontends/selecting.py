@@ -120,7 +120,7 @@ def region_of(session: Inspection, native: int, level: int | None) -> ParallelRe
 
 
 def _row(session: Inspection, native: int) -> ThreadRecord | None:
-    # The row of the thread, None if it is in no team.
+    # Return the row of the thread *native*, None if it is in no team.
     rows = session.ask_threads().rows
     return next((row for row in rows if row.native_thread_id == native and row.thread_num is not None), None)
 

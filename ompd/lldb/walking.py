@@ -116,7 +116,7 @@ def _spot(address: Any) -> Spot:
 
 
 def _body_of(target: Any, address: Any) -> Any:
-    # Return the user's code if the function at *address* only calls it (clang), otherwise *address*.
+    # Return the start of the user's code if clang's function at *address* only calls it, otherwise *address*.
     name, symbol = _name(address), address.GetSymbol()
     if not naming.is_construct_code(name) or naming.is_by_gcc(name):
         return address
@@ -140,7 +140,7 @@ def _body_of(target: Any, address: Any) -> Any:
 
 
 def _describe(made: Any) -> str:
-    # The text is worded like LLDB's own for breakpoints.
+    # Return the description of a breakpoint, worded like LLDB's own.
     address = made.GetLocationAtIndex(0).GetAddress()
     entry = address.GetLineEntry()
     at = f" at {basename(entry.GetFileSpec().GetFilename() or '?')}:{entry.GetLine()}" if entry.IsValid() else ""

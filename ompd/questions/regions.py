@@ -55,7 +55,8 @@ def live_regions(
         except OmpdError as error:
             untold.append((f"{runtime.id}: the regions of {name_thread(session, thread)}", error))
     for what, fault in untold:
-        # If no other thread shows a region, there may be one all the same.
+        # If no thread shows a region, there may be one all the same. Then the unreadable fact always makes the answer
+        # incomplete.
         (problems.lost if live else problems.unreadable_fact)(what, fault)
     return live
 

@@ -21,7 +21,7 @@ from ompd.model.base import addresses_of
 from ompd.model.kinds import Kind
 from ompd.safety.reading import open_regular, read_head
 
-# 230,000 tasks, the limit of one question, are 160 MB.
+# The limit for a file. 230,000 tasks, the most of one answer, are 160 MB.
 _MOST_BYTES, _LONGEST_VALUE, _PIECE = 1 << 28, 1 << 24, 1 << 20
 _DECODER = json.JSONDecoder()
 _SPACE = re.compile(r"[ \t\n\r]*")
@@ -130,7 +130,7 @@ class _Text:
             self._read_more()
 
     def _read_more(self) -> None:
-        # Double the size each time, so that a long value is not parsed too often.
+        # Read more text. The size doubles with the rest that is left, so that a long value is not parsed too often.
         rest = self._text[self._at :]
         if len(rest) > _LONGEST_VALUE:
             raise _Wrong(f"has a value of more than {_LONGEST_VALUE >> 20} MB, which no answer has")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-# Recursive tasks and regions are thousands of levels deep.
+# The most levels that are drawn, because recursive tasks and regions may be thousands of levels deep.
 _MAX_DEPTH = 40
 # The stem beside later rows, the branch of a row, of a last row, and no stem.
 _DRAWN = ("│  ", "├─ ", "└─ ")
@@ -20,7 +20,7 @@ def grow(rows: Iterable[tuple[int, str]], *, drawn: bool = True) -> Iterator[tup
     """
     beside, branch, last = _DRAWN if drawn else _ASCII
     rows = [(min(depth, _MAX_DEPTH), text) for depth, text in rows]
-    # From the end: a bit for each depth at which another row with the same parent follows.
+    # Go through the rows from the end. A bit is set for each depth at which another row with the same parent follows.
     follow, masks = 0, []
     for depth, _ in reversed(rows):
         masks.append(follow)

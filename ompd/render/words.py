@@ -120,7 +120,7 @@ def format_runtime_name(runtime: RuntimeRecord) -> str:
 
 
 def format_count(number: int, what: str, plural: str | None = None) -> str:
-    """Return a number of things: ``1 thread``, ``2 threads``."""
+    """Return a count with its noun: ``1 thread``, ``2 threads``."""
     return f"{number} {what if number == 1 else plural or what + 's'}"
 
 

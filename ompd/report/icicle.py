@@ -84,7 +84,7 @@ def _summary(states: Counter[str]) -> str:
 def _box(node: _Node, x: float, y: float, wide: float) -> str:
     (state, most), *_ = node.states.most_common(1)
     total = node.states.total()
-    # A box with threads in several states has a neutral colour.
+    # A box whose threads are in several states has a neutral colour.
     shade = f"s-{state}" if most == total else "s-mixed"
     words = svg.title(f"{node.whole}: {format_count(total, 'thread')} ({_summary(node.states)})")
     shape = svg.element("rect", words, x=x, y=y, width=max(wide - 1, 0.5), height=float(_HIGH - 2), class_=shade)

@@ -131,7 +131,7 @@ def goes_on(why: WhyAnswer | None) -> bool:
 
 
 def more_verdicts(why: WhyAnswer | None) -> str | None:
-    """Return the remark on verdicts that are not shown, None if there are none."""
+    """Return the text on how many more verdicts the page does not show, None if it shows all."""
     left = len(why.rows) - _VERDICTS if why is not None else 0
     return f"{format_count(left, 'more verdict')}: ompd why --all" if left > 0 else None
 
@@ -256,7 +256,7 @@ def _rows(answers: PageAnswers) -> Iterator[tuple[str, Answer[Any]]]:
 def _by_reason(unavailable: Mapping[str, str]) -> dict[str, list[str]]:
     keys_by_reason: dict[str, list[str]] = {}
     for key, reason in unavailable.items():
-        # Today's runtimes lack the facts of OMPT of 2015, so that they would only lengthen the list.
+        # The facts of OMPT of 2015 are left out: all current runtimes lack them, so they would only lengthen the list.
         if not key.startswith("ompt_"):
             keys_by_reason.setdefault(reason, []).append(key)
     return keys_by_reason

@@ -22,7 +22,7 @@ _MOST = 64  # characters of a text
 
 def width_of(text: str) -> float:
     """Return the approximate width of a text."""
-    # Multiply once, because sums of floats differ between versions of Python.
+    # Count first and multiply once, because sums of floats differ between versions of Python.
     return _WIDTH * sum(1 if character < "\u1100" else 2 for character in text)
 
 

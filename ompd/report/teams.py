@@ -145,7 +145,7 @@ def _numbers(numbers: Sequence[int]) -> str:
 
 
 def _runs(cells: Sequence[tuple[str, str]]) -> list[tuple[str, str, list[int]]]:
-    # The cells of a large team: runs of equal neighbours; if these are too many, one cell for each state.
+    # Return the cells of a large team: one for each run of equal neighbours or, if these are too many, for each state.
     numbered = list(enumerate(cells))
     for is_alike in (lambda item: item[1], lambda item: item[1][0]):
         runs = [

@@ -166,7 +166,7 @@ def _pair(boxes: Sequence[_Box], words: Sequence[str]) -> tuple[list[str], float
 
 
 def _edge_point(x: float, y: float, to_x: float, to_y: float, box: _Box) -> tuple[float, float]:
-    # The point at which the line from the box's middle to another point leaves the box.
+    # Return the point at which a line from the middle of a box to another point leaves the box.
     dx, dy = to_x - x, to_y - y
     across = box.width / 2 / abs(dx) if dx else math.inf
     along = _BOX / 2 / abs(dy) if dy else math.inf

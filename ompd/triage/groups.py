@@ -91,7 +91,8 @@ class _Group:
         self._targets: list[str] = []
         self._ranks: set[Ranked] = set()
         self._first: tuple[Any, str, str, Sequence[Frame]] | None = None
-        # The differences that the key ignores, by frame: lines within one loop, and depths of one recursion.
+        # The differences between the group's targets that the key ignores, by frame: all lines within a loop, and the
+        # least and greatest depth of a recursion.
         self._lines: dict[tuple[int, int, str, int], set[int]] = {}
         self._depths: dict[tuple[int, int, str], tuple[int, int]] = {}
 

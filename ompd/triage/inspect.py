@@ -157,7 +157,7 @@ def _name(text: str | None) -> str | None:
 
 
 def _shown(frames: Sequence[StackFrame]) -> list[StackFrame]:
-    # Drop the frames inside of an MPI call. A waiting rank polls, so its innermost functions vary by chance.
+    # Return the frames without those inside of an MPI call. A waiting rank polls there, so they vary by chance.
     shown = [frame for frame in frames if frame.kind in ("user", "unknown")] or list(frames)
     call = next((n for n in range(len(shown) - 1, -1, -1) if _CALL.fullmatch(shown[n].function or "")), 0)
     return shown[call:]
@@ -182,8 +182,8 @@ class _Stacks:
         self.threads: list[Counter[str]] = []
 
     def add(self, row: StackRecord, *, counts: bool = True) -> int:
-        """Add the stack of a row, and return its number."""
-        # A failed thread keeps its line instead of the line of a loop, because it has crashed at this line.
+        """Add the stack of a row, and return the stack's number."""
+        # A failed thread keeps its own line and gets no line of a loop, because it has crashed at its line.
         loops = self._loops.around(row) if row.failed is not True else {}
         frames = tuple(rolled([_frame(frame, loops.get(id(frame))) for frame in reversed(_shown(row.frames))]))
         number = self._numbers.setdefault(frames, len(self._numbers))

@@ -66,7 +66,7 @@ def group_id(verdict: str, stacks: Iterable[Sequence[Frame]]) -> str:
 
 
 def rolled(frames: Sequence[Frame]) -> list[Frame]:
-    """Return *frames*, outermost first, with each recursion once: its innermost turn, which has the current place."""
+    """Return *frames*, outermost first, with only the innermost turn of each recursion, which has the current place."""
     result: list[Frame] = []
     names = [(function_name(frame.function), frame.file, frame.construct) for frame in frames]
     index = 0

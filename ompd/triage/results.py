@@ -171,7 +171,7 @@ def _is_frame(value: Any, files: int) -> bool:
 
 
 def frames_of(result: Mapping[str, Any], number: int) -> tuple[Frame, ...]:
-    """Return the frames of a result's stack with that number, outermost first."""
+    """Return the frames of the stack with a number in a result, outermost first."""
     files = result["files"]
     return tuple(
         Frame(function, files[file] if file is not None else None, line, loop, depth, construct)

@@ -59,7 +59,7 @@ def triage(
 
 
 class _Pace:
-    """The progress: the number of finished targets, the rate, and the remaining time."""
+    """Reports the progress: the number of finished targets, the rate, and the remaining time."""
 
     def __init__(self, total: int, progress: Callable[[str], None]) -> None:
         self._total = total

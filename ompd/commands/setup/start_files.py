@@ -74,7 +74,7 @@ def changes(debugger: Debugger, *, undo: bool = False, dry_run: bool = False) ->
 
 
 def _packages() -> Iterator[str]:
-    # The files of the packages that the script imports.
+    # Return the files of the packages that the script imports.
     for name in PACKAGES:
         with suppress(ModuleNotFoundError):  # a subpackage of a missing package
             spec = find_spec(name)

@@ -22,7 +22,7 @@ _LISTED = 4
 
 
 def environment_of(session: Session) -> tuple[Mapping[str, str] | None, str]:
-    """Return the program's environment, None if the target does not hold it, and where it is from or why it is not."""
+    """Return the program's environment and its origin in words, or None and the reason why it is unknown."""
     try:
         variables, is_current = session.process.environment.current()
     except OmpdError as error:
@@ -41,7 +41,7 @@ def examine(
 
     :param threads: the rows of ``threads``
     :param environment: what :func:`environment_of` returned
-    :param is_partial: whether there may be threads, or facts about some, that could not be read
+    :param is_partial: whether some threads, or facts about them, may be missing because they could not be read
     """
     report = Report("process")
     variables, source = environment
@@ -76,7 +76,7 @@ def _duplicates_allowed(report: Report, variables: Mapping[str, str], source: st
 
 
 def _processors(session: Session, report: Report, threads: Sequence[ThreadRecord], at_least: str) -> bool:
-    # Returns whether there are more threads in active regions than processors.
+    # Report on processors. Return whether more threads are in active regions than there are processors.
     members = [row for row in threads if row.parallel is not None and row.native_thread_id is not None]
     active = {row.native_thread_id for row in members if (row.active_level or 0) > 0}
     if len(active) < 2:
@@ -119,7 +119,8 @@ def _or_more(whole: int) -> str:
 
 
 def _usable(session: Session) -> tuple[float | None, str, str]:
-    # How many processors, in words; else None and why not.
+    # Return how many processors the process may use, and that in words. If it is unknown, return None, and the reason
+    # as the third result.
     try:
         processors = session.process.system.usable_processors()
     except Unavailable as error:
@@ -134,7 +135,7 @@ def _usable(session: Session) -> tuple[float | None, str, str]:
 
 
 def _counted(session: Session, why: str) -> tuple[float | None, str, str]:
-    # The number of processors that a runtime counted when it began.
+    # Return the same by the number of processors that a runtime counted when it was initialised.
     for runtime in session.runtimes:
         if runtime.space is None:
             continue

@@ -355,7 +355,7 @@ def queued_threads(session: Session, rows: Sequence[ThreadRecord]) -> frozenset[
 def gone_threads(session: Session) -> Mapping[str, Sequence[GoneThread]]:
     """Return the threads that runtimes still list but the process no longer has, by the runtime's id.
 
-    Runtimes without such threads are left out, and so are runtimes whose list cannot be read.
+    Runtimes without such threads are left out, and so are runtimes for which this is unknown.
     """
     gone_of: dict[str, Sequence[GoneThread]] = {}
     for runtime in session.runtimes:

@@ -99,7 +99,7 @@ def _waits(group: Sequence[TaskRecord]) -> Iterator[str]:
 
 def _clause(item: DependenceRecord) -> str:
     name = item.symbol or f"{item.address:#x}"
-    # Runtimes do not distinguish the access types other than "in".
+    # Access types other than "in" have one text, because runtimes do not distinguish them.
     access = "out/inout" if item.access == "out" else item.access
     return f"depend({access}: {name})" if access is not None else f"depend({name})"
 

@@ -77,7 +77,8 @@ def legend_of(job: str | None, rows: Sequence[TriageRecord]) -> list[tuple[str, 
 
 
 def _groups_of(job: str | None, rows: Sequence[TriageRecord]) -> dict[int, int]:
-    # The number of each rank's group. A rank with several targets gets its smallest group, because groups come by size.
+    # Return the number of each rank's group. A rank with targets in several groups gets the smallest one, because the
+    # groups are sorted by size.
     group_of: dict[int, int] = {}
     for number, row in enumerate(rows):
         for ranks in row.ranks:

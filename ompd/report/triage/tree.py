@@ -74,7 +74,7 @@ def _children(nodes: Sequence[TreeNode]) -> dict[int | None, list[TreeNode]]:
 def _needed(
     nodes: Sequence[TreeNode], below: Mapping[int | None, Sequence[TreeNode]], least: float
 ) -> dict[int | None, float]:
-    # The width that each node needs to give all its callees the least width. Callers come before their callees.
+    # Return the width that each node needs so that all its callees have the least width. *nodes* has callers first.
     needed: dict[int | None, float] = {}
     for node in reversed(nodes):
         inner = sum(needed[child.id] for child in below.get(node.id, ()))
@@ -85,7 +85,8 @@ def _needed(
 def _placed(
     nodes: Sequence[TreeNode], x: float, wide: float, ends: float, room: Mapping[int | None, float], depth: int
 ) -> list[tuple[TreeNode, float, float, int]]:
-    # Each node gets the width it needs. The remaining width is divided by threads, including those that end here.
+    # Return the callees of one caller, each with its x, its width and its depth. Each gets the width that it needs. The
+    # remaining width is divided by numbers of threads, and threads that end in the caller have a share, too.
     boxes = []
     needed = sum(room[node.id] for node in nodes)
     threads = [sum(node.threads.values()) for node in nodes]
