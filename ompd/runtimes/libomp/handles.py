@@ -1,9 +1,9 @@
 """The contract's handles: threads (``kmp_base_info_t``), parallel regions, and tasks (``kmp_taskdata_t``).
 
-Nested serialized regions of one thread share one team. They also share the descriptor of one implicit task, which
-belongs to the innermost region. If OMPT is enabled, the runtime moves OMPT's data about the other implicit tasks into a
-chain of ``ompt_lw_taskteam_t``, innermost first. Each of these tasks has its own handle, which is identified by the
-place of its region.
+Nested serialized regions of one thread share one team. Their implicit tasks also share one descriptor, whose contents
+belong to the innermost region's task. If OMPT is enabled, the runtime moves OMPT's data about the other implicit tasks
+into a chain of ``ompt_lw_taskteam_t``, innermost first. Each of these implicit tasks has its own handle, which the
+place of its region identifies.
 """
 
 from __future__ import annotations
@@ -72,9 +72,7 @@ class Thread(Unnumbered):
     # The thread's identity
 
     def native_id(self, kind: ThreadIdKind) -> int:
-        """Return ``ds_thread``, 0 while the thread is being created. The runtime keeps only identifiers of kind
-        PTHREAD.
-        """
+        """Return ``ds_thread``, 0 while the thread is being created."""
         if kind != ThreadIdKind.PTHREAD:
             raise Unsupported(f"libomp keeps no thread identifiers of kind {kind!r}")
         return self._ds_thread
@@ -91,8 +89,8 @@ class Thread(Unnumbered):
 
     @cached_property
     def _is_initial(self) -> bool:
-        # The outermost team of an initial thread is its own team at level 0. A worker has number 0 only in teams that
-        # it forms.
+        # The outermost team of an initial thread is at level 0, and the thread has number 0 there. A worker has number
+        # 0 only in teams that it forms, which are further inside.
         if self.th_team is None:
             return False
         outermost = self.th_team.chain[-1]
@@ -105,8 +103,8 @@ class Thread(Unnumbered):
         """The team to which ``th_team`` points, possibly one whose region is over. None in the pool.
 
         When a primary thread begins or ends a region, the runtime changes ``th_team``, ``th_current_task`` and the
-        team's level one after the other. Until all three belong to the inner team, this is the outer team, because the
-        code of the region has not begun or is over.
+        team's level one after the other. Until all three belong to the inner team, this property is the outer team,
+        because the code of the inner region has not begun or is over.
         """
         address = self._view.pointer("th_team")
         if address is None:
@@ -150,8 +148,8 @@ class Thread(Unnumbered):
     def team(self) -> Team | None:
         """The team whose region the thread executes, None while the thread is idle.
 
-        An idle worker still points to a team whose region is over, or, if the runtime keeps spare threads, to a team
-        that has become smaller.
+        The ``th_team`` of an idle worker still points to a team whose region is over. If the runtime keeps spare
+        threads, it may also point to a team that has become smaller.
 
         :raises CorruptState: if the team does not have the thread, or if a team has the thread but the thread has no
             team
@@ -164,7 +162,7 @@ class Thread(Unnumbered):
             return None
         if team.t_parent is not None and not team.regions and team.t_threads[0] != self.address:
             team.t_active_level  # noqa: B018  raises if the team's level was lost
-            return None  # kept ready for the regions of a league's team
+            return None  # the thread is kept ready for the regions of a league's team
         if self._number_in(team) is not None:
             return team
         if not self.runtime.may_keep_spare_threads:
@@ -175,15 +173,16 @@ class Thread(Unnumbered):
         return None
 
     def _number_in(self, team: Team) -> int | None:
-        # While the thread leaves an inner region, ds_tid already is the thread's number in the enclosing region.
+        # Look for the thread in t_threads if ds_tid does not fit: while the thread leaves an inner region, ds_tid
+        # already is its number in the enclosing region.
         number = self._view.signed("ds_tid")
         if 0 <= number < team.t_nproc and team.t_threads[number] == self.address:
             return number
         return team.t_threads.index(self.address) if self.address in team.t_threads else None
 
     def thread_num(self) -> int | None:
-        """Return the thread's place in ``t_threads``, None while the thread is idle. In the pool it keeps its last
-        ``ds_tid``.
+        """Return the thread's place in ``t_threads``, None while the thread is idle, although a thread in the pool
+        keeps its last ``ds_tid``.
         """
         return self._number_in(self.team) if self.team is not None else None
 
@@ -193,7 +192,8 @@ class Thread(Unnumbered):
     def hosted_regions(self) -> tuple[Parallel, ...]:
         """Return the regions whose code is on this thread's own stack, innermost first.
 
-        The first is the current region, the last is the first region in which the thread is a worker.
+        The innermost one is the current region. The outermost one is the region in which the thread is a worker, if
+        any.
         """
         regions: list[Parallel] = []
         for team in self.team.chain if self.team is not None else ():
@@ -222,7 +222,8 @@ class Thread(Unnumbered):
     def current_task(self) -> Task | None:
         """Return ``th_current_task``, None while the thread is idle.
 
-        :raises Unavailable: in a serialized region that an explicit task of a serialized region encountered
+        :raises Unavailable: if the thread is in a serialized region inside of an explicit task, and this task belongs
+            to a serialized region, too
         """
         task = self.icv_task()
         if task is None or self.team is None:
@@ -232,7 +233,7 @@ class Thread(Unnumbered):
             and task.kind() == "explicit"
             and not self.runtime.stacks.executes_explicit_task(self)
         ):
-            # Such a region has no task descriptor, and th_current_task still points to the explicit task.
+            # The innermost region then has no task descriptor, and th_current_task still points to the explicit task.
             raise Unavailable("the runtime does not tell the task of a serialized region inside of an explicit task")
         return task
 
@@ -242,8 +243,8 @@ class Thread(Unnumbered):
         return states.thread_state(self)
 
     def kept_state(self) -> tuple[int, int]:
-        """Return ``state`` and ``wait_id`` of ``ompt_thread_info`` unchanged. Only a runtime that keeps states sets
-        them.
+        """Return ``state`` and ``wait_id`` of ``ompt_thread_info`` unchanged. They are meaningful only if the runtime
+        keeps states.
         """
         return self._view.signed("state"), self._view.unsigned("wait_id")
 
@@ -281,7 +282,9 @@ class Thread(Unnumbered):
         return points.point_of(self)
 
     def barrier_source(self) -> str | None:
-        """Return the text to which ``th_ident`` points. clang's barriers set it at their beginning."""
+        """Return ``psource`` of the ``ident_t`` to which ``th_ident`` points, None unless the thread is at a barrier of
+        clang's code. These barriers set ``th_ident`` at their beginning.
+        """
         if states.entry_inside(self) not in _BARRIERS_WITH_IDENT:
             return None
         return self.runtime.construct_source(self.th_ident)
@@ -303,8 +306,8 @@ class Thread(Unnumbered):
 
 @record
 class Parallel(Unnumbered):
-    """A parallel region: number ``place`` of the ``count`` regions that ``team`` executes. The outermost has number
-    1.
+    """A parallel region. ``count`` is the number of regions that ``team`` executes, and ``place`` is this region's
+    number among them. The outermost region has number 1.
     """
 
     team: Team
@@ -353,17 +356,17 @@ class Parallel(Unnumbered):
     def implicit_task(self, thread_num: int) -> Task:
         self.member(thread_num)
         if self.count > 1:
-            self.thread(0).current_task()  # raises if the regions' task descriptors cannot be distinguished
+            self.thread(0).current_task()  # raises Unavailable if one of the regions has no task descriptor
         return self.team.runtime.implicit_task(self.team, thread_num, self.place)
 
     def function(self) -> int:
         """Return the entry of the function that the compiler made from the region.
 
         In a team of several threads this is ``t_pkfn``, unless that is the wrapper through which gcc's code runs on
-        libomp. Otherwise the stack of a thread of the team shows the function, or, if all threads have left the
-        function, the arguments of the wrapper.
+        libomp. Otherwise the stack of a thread of the team shows the function. If all threads have left the function,
+        the arguments of the wrapper show it.
 
-        :raises Unavailable: if neither shows the function
+        :raises Unavailable: if none of these sources shows the function
         """
         runtime, entry = self.team.runtime, self.team.t_pkfn
         if self.size() == 1 or entry is None:
@@ -393,7 +396,9 @@ class Parallel(Unnumbered):
         return StructView(runtime.heap, runtime.layouts["ompt_team_info_t"], address).unsigned("parallel_data")
 
     def source(self) -> str | None:
-        """Return the text to which ``t_ident`` points. The runtime sets it when it forms a team of several threads."""
+        """Return ``psource`` of the ``ident_t`` to which ``t_ident`` points, None for a team of one thread. The runtime
+        sets ``t_ident`` only when it forms a team of several threads.
+        """
         if self.size() == 1:
             return None
         runtime = self.team.runtime
@@ -418,7 +423,7 @@ class Parallel(Unnumbered):
                 tasks[task.id] = task
                 task = task.generating()
         if self.size() == 1:
-            # A serialized region executes most tasks immediately, and the runtime does not count them.
+            # The runtime does not count most tasks of a serialized region, because it executes them immediately.
             return sum(task.unfinished_children() for task in tasks.values())
         return sum(task.counted_children() for task in tasks.values())
 
@@ -436,14 +441,14 @@ class Task(Unnumbered):
 
     @property
     def id(self) -> str:
-        """The address of the task's descriptor. For implicit tasks that share a descriptor, the task's place is
-        added.
+        """The address of the task's descriptor. For implicit tasks that share a descriptor, the task's place among them
+        is added.
         """
         return f"{self.address:#x}" if self.count == 1 else f"{self.address:#x}/{self.place}"
 
     @property
     def view(self) -> StructView:
-        """The task's ``kmp_taskdata_t``. It is read once up to the data of tools, which is seldom needed."""
+        """The task's ``kmp_taskdata_t``. The part before the data of tools is read once; that data is seldom needed."""
         return StructView(self.runtime.taskdata(self.address), self.runtime.task_layout, self.address)
 
     def flag(self, name: str) -> bool:
@@ -516,7 +521,7 @@ class Task(Unnumbered):
         try:
             return self.runtime.waiting.before(self)
         except LayoutUnavailable:
-            return None  # the task is in a queue
+            return None  # without a layout, the task counts as queued
 
     def _is_detached(self) -> bool:
         try:
@@ -566,7 +571,9 @@ class Task(Unnumbered):
             raise Unavailable(str(error)) from error
 
     def thread(self) -> Thread | None:
-        """Return the task's thread. The place of an implicit task in its team's array is the thread's number.
+        """Return the thread that executes the task, or on which the task is suspended. None for an explicit task that
+        has not begun, is detached or is complete. The place of an implicit task in its team's array is the thread's
+        number.
 
         :raises Unavailable: for a suspended explicit task that does not wait for its children
         """
@@ -577,8 +584,8 @@ class Task(Unnumbered):
         return self.runtime.current_tasks.get(self.address) or self.waiting_thread()
 
     def waiting_thread(self) -> Thread:
-        """Return the thread on which the task waits for its children. ``td_taskwait_thread`` then is this thread's gtid
-        + 1.
+        """Return the thread on which the task waits for its children. While the task waits, its ``td_taskwait_thread``
+        is this thread's gtid + 1.
 
         :raises Unavailable: if the task does not wait for its children
         """
@@ -601,8 +608,8 @@ class Task(Unnumbered):
         return self.flag("final")
 
     def is_tied(self) -> bool:
-        """Return ``td_flags.tiedness``. At scheduling points in the code of an untied task, the runtime may queue the
-        task again.
+        """Return ``td_flags.tiedness``, True for implicit tasks. At scheduling points in the code of an untied task,
+        the runtime may queue the task again.
 
         :raises Unavailable: if the runtime publishes no mask for it
         """
@@ -621,7 +628,7 @@ class Task(Unnumbered):
         return self.runtime.task_at(address) if address is not None else None
 
     def scheduling(self) -> Task | None:
-        """Return ``scheduling_parent``, which only explicit tasks have."""
+        """Return ``scheduling_parent``, None for an implicit task and for an explicit task that has not begun."""
         if self.kind() != "explicit" or not self.flag("started"):
             return None
         self._require_kept()
@@ -635,8 +642,9 @@ class Task(Unnumbered):
         return regions[self.place - 1] if self.count > 1 and self.count == len(regions) else regions[-1]
 
     def function(self) -> int | None:
-        """Return ``routine`` of an explicit task, which follows the task's descriptor. For an implicit task, return the
-        function of the task's region.
+        """Return the entry of the task's function. For an explicit task this is ``routine`` of the ``kmp_task_t`` that
+        follows the descriptor. For an implicit task it is the function of the task's region, None outside of all
+        regions.
         """
         if self.kind() == "explicit":
             size = self.runtime.task_layout.size
@@ -653,7 +661,8 @@ class Task(Unnumbered):
 
     @property
     def _info(self) -> StructView:
-        # The task's ompt_task_info_t, in the task's descriptor or displaced.
+        # The task's ompt_task_info_t. It is in the task's descriptor, or in a node of the team's chain of
+        # ompt_lw_taskteam_t.
         layout = self.runtime.layouts["ompt_task_info_t"]
         depth = self.count - self.place
         if depth == 0:
@@ -662,7 +671,9 @@ class Task(Unnumbered):
         return StructView(self.runtime.heap, layout, node.address_of("ompt_task_info"))
 
     def frames(self) -> tuple[FrameAddress | None, FrameAddress | None]:
-        """Return exit and enter frame of ``ompt_task_info.frame``, each with its flags."""
+        """Return the exit frame and the enter frame in ``ompt_task_info.frame``, each with its flags. None in place of
+        a frame that is not set.
+        """
         self._require_kept()
         info = self._info
         if info.layout.field("frame").size != _FRAME_SIZE:
@@ -679,7 +690,9 @@ class Task(Unnumbered):
         )
 
     def stored_exit_frame(self) -> int:
-        """Return the address in ``exit_frame`` of the task's descriptor. Only a runtime that keeps states sets it."""
+        """Return the address in ``exit_frame`` of the task's descriptor, 0 if none is set. Only a runtime that keeps
+        states sets it.
+        """
         info = self.runtime.layouts["ompt_task_info_t"]
         start = self.view.address_of("ompt_task_info") + info.field("frame").offset
         return StructView(self.runtime.heap, self.runtime.layouts["ompt_frame_t"], start).unsigned("exit_frame")
@@ -696,6 +709,6 @@ class Task(Unnumbered):
         return self._info.unsigned("task_data")
 
     def source(self) -> str | None:
-        """Return the text to which ``td_ident`` points. clang's code sets it."""
+        """Return ``psource`` of the ``ident_t`` to which ``td_ident`` points, which clang's code sets."""
         view = self.runtime.details.view("kmp_taskdata_t", self.address)
         return self.runtime.construct_source(view.pointer("td_ident"))

@@ -1,8 +1,8 @@
 """Internal control variables: their names, their scopes, and their places in the runtime.
 
 Each variable has its name in OpenMP 5.1. If OpenMP 5.0 has another name for it (with ``ompd-``), it has that name, too.
-Variables in ``td_icvs`` belong to a task. OMPD gives some of them the scope of a thread; these are read from the
-thread's current task. Two variables that OMPD libraries leave out are among the settings that the runtime displays
+Variables in ``td_icvs`` belong to a task. OMPD gives some of these the scope of a thread; for a thread, they are read
+from its current task. Two variables that OMPD libraries leave out are read from the settings that the runtime displays
 (``ompd_env_block``).
 """
 
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     from ompd.runtimes.libomp.plugin import Runtime
 
 _MAX_STRING = 1 << 16
-_MAX_ENVIRONMENT = 1 << 16  # some 60 lines
+_MAX_ENVIRONMENT = 1 << 16  # bytes; the settings are some 60 lines
 _MAX_LIST = 1 << 12  # levels in OMP_NUM_THREADS and similar lists
 
-# kmp_sched_t of kmp.h, with the names of the schedule clause. Two bits above these numbers are modifiers.
+# kmp_sched_t of kmp.h, with the names of the schedule clause. Two bits above the kind are modifiers.
 _SCHEDULES = {
     **dict.fromkeys((33, 34, 40, 41), "static"),
     35: "dynamic",
@@ -43,7 +43,8 @@ _BINDINGS = ("false", "true", "primary", "close", "spread", "intel", "default")
 # enum __kmp_tool of ompt-general.cpp
 _TOOL = {0: "error", 1: "unset", 2: "disabled", 3: "enabled"}
 
-# The environment variables of the runtime's lists, and the numbers that stand for their words.
+# For each variable of the runtime that holds a list: the environment variable that sets the list, and the numbers that
+# stand for the words in it.
 _BINDING_WORDS = {"false": 0, "true": 1, "master": 2, "primary": 2, "close": 3, "spread": 4}
 _LISTS: Mapping[str, tuple[str, Mapping[str, int]]] = {
     "__kmp_nested_nth": ("OMP_NUM_THREADS", {}),
@@ -127,12 +128,13 @@ def _run_sched(task: Task) -> str:
     if name is None:
         raise CorruptState(view.address, f"schedule of kind {kind:#x}")
     modifier = "monotonic:" if kind & _MONOTONIC else "nonmonotonic:" if kind & _NONMONOTONIC else ""
-    # For a schedule without chunks, the value is 0 or 1, which is not a chunk size that the user chose.
+    # For a schedule without chunks, ``chunk`` is 0 or 1, which is not a chunk size that the user chose.
     return f"{modifier}{name}" + (f",{chunk}" if plain not in _UNCHUNKED_STATIC and chunk > 0 else "")
 
 
 def _list(task: Task, global_name: str, member: str) -> list[int]:
-    # The values of an environment variable's list that apply to levels inside of the task's level.
+    # The values of a list that apply to regions inside of the task's region. An environment variable has one value for
+    # each level.
     runtime = task.runtime
     layout = runtime.layouts["kmp_nested_nthreads_t" if member == "nth" else "kmp_nested_proc_bind_t"]
     address = runtime.process.symbol_in(runtime.module, global_name)
@@ -226,7 +228,7 @@ def _flag(runtime: Runtime, *, name: str, routine: str | None = None) -> bool:
 
 def _call(runtime: Runtime, name: str) -> int:
     # The result, a C int, of one of the runtime's own routines. An emulator runs the routine as a thread of a team,
-    # because as a thread that the runtime does not know, the routine would start to initialise it.
+    # because for a thread that the runtime does not know, the routine would start to initialise the runtime.
     routine = runtime.process.symbol_in(runtime.module, name)
     if routine is None:
         raise Unavailable(f"the runtime exports no {name}")
@@ -257,7 +259,7 @@ def _string(runtime: Runtime, *, name: str) -> str:
     address = read_pointer(runtime.process, runtime.global_address(name))
     if address is None:
         return ""
-    runtime.heap.read(address, 1)  # raises if the page is lost, which would read as an empty string
+    runtime.heap.read(address, 1)  # raises if the page is lost; read_string() would return an empty text
     return runtime.process.read_string(address, _MAX_STRING).decode("utf-8", "replace")
 
 

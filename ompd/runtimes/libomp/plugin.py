@@ -1,7 +1,7 @@
 """LLVM's libomp and Intel's libiomp5, which are two builds of one code base.
 
-A runtime with symbols is read by name, whatever its release. For a stripped runtime
-:mod:`ompd.runtimes.libomp.layout.layouts` has the layouts of its release, and its variables are found by their values.
+A runtime with symbols is read by name, whatever its release. For a stripped runtime, the layouts come from a table
+(:mod:`ompd.runtimes.libomp.layout.layouts`), and the variables are found by their values.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ from ompd.runtimes.libomp.waits.dependences import WaitingTasks
 from ompd.runtimes.libomp.waits.lock_objects import LockObjects
 from ompd.runtimes.libomp.waits.queues import Queues
 
-# The runtime's table grows with the number of started threads, up to __kmp_sys_max_nth. Linux has at most 4 million
-# thread ids.
+# A bound for the places in __kmp_threads. This array grows with the number of started threads, up to __kmp_sys_max_nth.
+# Linux has at most 4 million thread ids.
 _MAX_CAPACITY = 1 << 22
 _MAX_HEAD = 4096
 _MAX_SOURCE = 4096
@@ -122,13 +122,16 @@ class Runtime(Plain):
         return read_signed(self.process, self.global_address("__kmp_openmp_version"), 4)
 
     def version(self) -> str | None:
-        """Return the number in ``__kmp_version_lib_ver``, a text in every build."""
+        """Return the version number in ``__kmp_version_lib_ver``, a text in every build. None if the runtime has
+        neither this symbol nor a number in the text.
+        """
         address = self.process.symbol_in(self.module, "__kmp_version_lib_ver")
         if address is None:
             if self.stripped is not None:
                 raise Unavailable("the runtime has no symbols that would tell where its version lies")
             return None
-        # "\0@(#) LLVM OMP version: 5.0.20140926": the NUL prevents printing, and the mark is for what(1)
+        # The text is "\0@(#) LLVM OMP version: 5.0.20140926". Skip the NUL, which prevents printing; "@(#)" is for
+        # what(1).
         text = self.process.read_string(address + 1, 256)
         match = _VERSION.search(text)
         return match[1].decode() if match else None
@@ -146,7 +149,7 @@ class Runtime(Plain):
 
     @cached_property
     def states_are_kept(self) -> bool:
-        """Whether the runtime is known to keep states, frames and tools' data; False if that is unknown."""
+        """Whether the runtime keeps states, frames and tools' data. False also if that is unknown."""
         try:
             return self.keeps_states()
         except Unavailable:
@@ -171,7 +174,7 @@ class Runtime(Plain):
     def details(self) -> Structures:
         """The layouts of structures that OMPD does not publish.
 
-        :raises LayoutUnavailable: if there are none
+        :raises LayoutUnavailable: if no source has these layouts
         """
         self.structures.layout("kmp_base_info_t")
         return self.structures
@@ -185,10 +188,10 @@ class Runtime(Plain):
 
     @cached_property
     def thread_places(self) -> Mapping[int, int]:
-        """The place of each thread in ``kmp_info_t **__kmp_threads``, which is the thread's gtid, by the thread's
-        address.
+        """The gtid of each thread, by the address of its ``kmp_info_t``. The gtid is the thread's place in ``kmp_info_t
+        **__kmp_threads``.
         """
-        # The array has gaps: LLVM keeps places 1 to 8 for hidden helpers.
+        # Empty places are skipped, not counted as the end: LLVM keeps places 1 to 8 for hidden helpers.
         if self.stripped is not None:
             array: int | None = self.stripped.threads.array
         else:
@@ -209,10 +212,10 @@ class Runtime(Plain):
         return most_threads(self.process)
 
     def _pointers(self, address: int, count: int) -> list[tuple[int, int]]:
-        # The pointers of an array that are not null, each with its index.
+        # The index and the value of each pointer in an array that is not null.
         size = self.process.pointer_size
         raw = self.heap.read(address, count * size).rstrip(b"\0")
-        raw += bytes(-len(raw) % size)  # most of the array has never been used
+        raw += bytes(-len(raw) % size)  # rstrip() may have cut off zero bytes of the last pointer
         values = (
             int.from_bytes(raw[start : start + size], self.process.byte_order) for start in range(0, len(raw), size)
         )
@@ -264,7 +267,7 @@ class Runtime(Plain):
     def thread_at(self, address: int) -> Thread:
         """Return the thread whose ``kmp_info_t`` is at *address*.
 
-        :raises CorruptState: if ``__kmp_threads`` has none there
+        :raises CorruptState: if ``__kmp_threads`` has no thread there
         """
         try:
             return self._threads[address]
@@ -284,7 +287,9 @@ class Runtime(Plain):
         return by_pthread
 
     def thread_by_native_id(self, kind: ThreadIdKind, identifier: int) -> Thread | None:
-        """Return the thread with this identifier. The runtime keeps ``pthread_self()`` in ``ds_thread``."""
+        """Return the thread with this identifier, None if the runtime does not have the thread. The runtime keeps
+        ``pthread_self()`` in ``ds_thread``.
+        """
         if kind == ThreadIdKind.LWP:
             identifier = self.process.pthread_self(identifier)
         elif kind != ThreadIdKind.PTHREAD:
@@ -317,7 +322,8 @@ class Runtime(Plain):
 
     @cached_property
     def contradicted_gtids(self) -> Mapping[int, CorruptState]:
-        """The gtids that may belong to another thread, each with the contradiction.
+        """The contradiction for each gtid that may belong to another thread, because a thread's ``ds_gtid`` is not its
+        place in ``__kmp_threads``.
 
         :raises LayoutUnavailable: if the place of ``ds_gtid`` is unknown
         """
@@ -332,7 +338,7 @@ class Runtime(Plain):
         return faults
 
     def gtid_of(self, thread: Thread) -> int:
-        """Return ``ds_gtid``.
+        """Return the thread's gtid, which is its index in ``__kmp_threads`` and its ``ds_gtid``.
 
         :raises LayoutUnavailable: if the offset of the field is unknown
         :raises CorruptState: if ``ds_gtid`` is not the thread's index in ``__kmp_threads``
@@ -353,7 +359,9 @@ class Runtime(Plain):
 
     @cached_property
     def may_keep_spare_threads(self) -> bool:
-        """Whether a team that becomes smaller may keep its other threads (KMP_HOT_TEAMS_MODE=1)."""
+        """Whether a team that becomes smaller may keep the threads that it no longer needs (KMP_HOT_TEAMS_MODE=1). True
+        if that is unknown.
+        """
         address = self.process.symbol_in(self.module, "__kmp_hot_teams_mode")
         if address is not None:
             return read_unsigned(self.process, address, 4) != 0
@@ -365,7 +373,7 @@ class Runtime(Plain):
     @cached_property
     def constrains_task_stealing(self) -> bool:
         """Whether the runtime restricts the tasks that a waiting thread may execute (KMP_TASK_STEALING_CONSTRAINT).
-        False if that is unknown, so that nothing is concluded from it.
+        False if that is unknown, so that no task is wrongly excluded.
         """
         try:
             address = self.process.symbol_in(self.module, "__kmp_task_stealing_constraint")
@@ -407,7 +415,9 @@ class Runtime(Plain):
         return Task(self, address, count, count)
 
     def implicit_task(self, team: Team, thread_num: int, place: int | None = None) -> Task:
-        """Return a thread's implicit task in the *place*-th region of a team, by default in the innermost."""
+        """Return a thread's implicit task in the *place*-th region of a team, by default in the team's innermost
+        region.
+        """
         count = max(len(team.regions), 1)
         return Task(self, team.implicit_task_at(thread_num), count if place is None else place, count)
 
@@ -422,19 +432,20 @@ class Runtime(Plain):
 
     @cached_property
     def _task_head(self) -> int:
-        # The part before the data of tools.
+        # The size in bytes of the part of a kmp_taskdata_t before the data of tools.
         return self.task_layout.field("ompt_task_info").offset
 
     @cached_property
     def _current_tasks(self) -> tuple[Mapping[int, Thread], OmpdError | None]:
-        # The threads by their current tasks, and the error if a thread is unreadable.
+        # The thread that executes each task, by the address of the task's kmp_taskdata_t. Then the error of an
+        # unreadable thread, None if all threads are readable.
         threads: dict[int, Thread] = {}
         fault: OmpdError | None = None
         for thread in self._threads.values():
             try:
                 task = thread.current_task()
             except OmpdError as error:
-                fault = error  # the row of that thread shows it
+                fault = error  # the row of that thread shows this error
                 continue
             if task is not None:
                 threads[task.address] = thread
@@ -472,7 +483,7 @@ class Runtime(Plain):
 
     @cached_property
     def unnamed(self) -> Unnamed | None:
-        """Names for the routines of a stripped runtime, None for a runtime with symbols."""
+        """The names of a stripped runtime's routines, None for a runtime with symbols."""
         return Unnamed(self, self.stripped.table) if self.stripped is not None else None
 
     @cached_property
@@ -509,12 +520,13 @@ class Runtime(Plain):
         return Threadprivate(self)
 
     def threadprivate_copies(self) -> Sequence[tuple[int, int]]:
-        """Return the copies in the lists of all threads, which start at ``th_pri_head`` and continue through ``link``.
+        """Return the copies of threadprivate variables in the lists of all threads, each as its address and its size in
+        bytes.
 
         Only code that does not use thread-local storage has such copies (clang's ``-fnoopenmp-use-tls``).
         """
-        # Without this list no thread has a copy. If the list has no symbol, the threads' own lists show whether there
-        # are copies.
+        # If this list of caches is missing or empty, no thread has a copy. A stripped runtime has no symbol for it, so
+        # there the threads' own lists are read in any case.
         caches = self.process.symbol_in(self.module, "__kmp_threadpriv_cache_list")
         if self.stripped is None and (caches is None or read_pointer(self.process, caches) is None):
             return ()

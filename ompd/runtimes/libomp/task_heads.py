@@ -1,7 +1,8 @@
-"""The first members of tasks in queues, read for many tasks at once, because thousands of tasks may be side by side.
+"""The first members of queued tasks, which are read for many tasks at once. Thousands of tasks may be side by side in
+memory.
 
-Only tasks that could be read whole are included. The members of all other tasks are read one by one, with all possible
-faults.
+Only tasks that could be read whole are included. For all other tasks, each member is read separately and may fail
+separately.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from ompd.records import record
 if TYPE_CHECKING:
     from ompd.runtimes.libomp.plugin import Runtime
 
-# Tasks are read together if the gaps between them are at most this large, up to a total number of bytes.
+# Tasks are read together if the gaps between them are at most _MAX_GAP bytes, and all of them are within _MAX_BYTES.
 _MAX_GAP, _MAX_BYTES = 1024, 1 << 16
 _SIGNED, _UNSIGNED = {1: "b", 2: "h", 4: "i", 8: "q"}, {1: "B", 2: "H", 4: "I", 8: "Q"}
 MAX_CHILDREN = 1 << 22
@@ -31,8 +32,8 @@ _NODES = "kmp_taskdata_t.td_depnode"
 class Head(NamedTuple):
     """Members of a ``kmp_taskdata_t``, and ``routine`` of the ``kmp_task_t`` that follows it. Null pointers are 0.
 
-    ``depnode`` and ``dephash`` are also 0 if their places are unknown. ``info`` is ``ompt_task_info`` if the runtime
-    keeps it, else empty.
+    ``depnode`` and ``dephash`` are also 0 if their places are unknown. ``info`` has the bytes from ``ompt_task_info``
+    to the end of the structure, and is empty if the runtime does not keep states.
     """
 
     flags: int
@@ -48,7 +49,7 @@ class Head(NamedTuple):
 
 @record
 class _Form:
-    # The conversion from the bytes of a task to a Head.
+    # How the bytes of a task are converted to a Head.
     size: int
     unpack: Callable[[bytes, int], tuple[Any, ...]]
     order: Callable[[tuple[Any, ...]], tuple[Any, ...]]
@@ -67,13 +68,13 @@ class Heads:
 
     @cached_property
     def masks(self) -> tuple[int, int, int]:
-        """The flags ``tasktype`` (explicit), ``started`` and ``complete``."""
+        """The masks in ``td_flags`` of ``tasktype`` (explicit), ``started`` and ``complete``."""
         flags = self._runtime.task_flags
         return flags["tasktype"], flags["started"], flags["complete"]
 
     def likeness(self, address: int) -> Hashable | None:
-        """Return everything from which the facts of a task follow, for a task that has not begun and depends on no
-        other task. None for other tasks.
+        """Return a value that determines all facts of a task, so tasks with equal values need not be read again. None
+        for a task that has begun or has a ``depend`` clause, or whose head was not read.
 
         :raises OmpdError: if the task's children cannot be found
         """
@@ -90,7 +91,9 @@ class Heads:
         return self._runtime.waiting.known_children
 
     def is_plain(self, head: Head) -> bool:
-        """Return whether a head belongs to an unfinished explicit task without dependences on or of other tasks."""
+        """Return whether a head belongs to an unfinished explicit task without a ``depend`` clause, whose children have
+        none either.
+        """
         explicit, _, complete = self.masks
         return (
             head.flags & (explicit | complete) == explicit
@@ -130,7 +133,7 @@ class Heads:
 
     @cached_property
     def _form(self) -> _Form | None:
-        # None if the layout lacks members. Then no tasks are read together.
+        # How heads are converted in this layout. None if the layout lacks members, so that no tasks are read together.
         try:
             return self._form_of_layout()
         except (OmpdError, KeyError):
@@ -161,7 +164,7 @@ class Heads:
         text, end = "<" if runtime.heap.byte_order == "little" else ">", 0
         for field in fields:
             if field.offset < end or field.size not in _UNSIGNED:
-                return None  # a wrong layout; reading a single task reports it
+                return None  # the layout is wrong; the error appears when a single task is read
             text += f"{field.offset - end}x" + (_SIGNED if field is signed else _UNSIGNED)[field.size]
             end = field.offset + field.size
         places = (fields.index(field) if field is not None else len(fields) for field in wanted)
@@ -169,7 +172,7 @@ class Heads:
         return _Form(max(end, info.stop), Struct(text).unpack_from, order, info) if info.stop <= end else None
 
     def _info(self, size: int) -> slice:
-        # The place of ompt_task_info, and of everything after it, in a task.
+        # The part of a task from ompt_task_info to the end. Empty if the runtime does not keep states.
         runtime = self._runtime
         if not runtime.states_are_kept:
             return slice(0, 0)

@@ -1,8 +1,9 @@
 """Teams (``kmp_base_team_t``), and the regions that each team executes.
 
-Nested serialized regions of one thread share one team, which counts them in ``t_level``: three such regions inside a
-region at level 1 are one team at level 4. This plugin reports each of them as a region. LLVM's OMPD library counts the
-nodes of ``ompt_serialized_team_info`` instead, so it reports one region too few, and none at all without OMP_DEBUG.
+Nested serialized regions of one thread share one team, which counts the regions in ``t_level``. For example, three
+serialized regions inside a region at level 1 are one team at level 4. This plugin reports each of the three as a
+region. LLVM's OMPD library counts the nodes of ``ompt_serialized_team_info`` instead, so that library reports one
+region too few, and none at all without OMP_DEBUG.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ class Team:
     def t_nproc(self) -> int:
         """Number of threads.
 
-        :raises CorruptState: if there cannot be so many threads
+        :raises CorruptState: if ``t_nproc`` is below 1 or above the possible number of threads
         """
         count = self._view.signed("t_nproc")
         room = min(self.runtime.capacity, self.runtime.most_threads)
@@ -68,14 +69,16 @@ class Team:
 
     @cached_property
     def t_pkfn(self) -> int | None:
-        """The microtask, None for a team that never forked: 0 (LLVM) or all ones (Intel)."""
+        """The address of the microtask. None for a team that never forked, whose ``t_pkfn`` is 0 (LLVM) or all ones
+        (Intel).
+        """
         address = self._view.unsigned("t_pkfn")
         ones = (1 << 8 * self.runtime.process.pointer_size) - 1
         return None if address in (0, ones) else address
 
     def wrapped_function(self) -> int | None:
         """Return the function of gcc's code that the wrapper in ``t_pkfn`` calls, which is the first argument in
-        ``t_argv``. None if the place of the arguments is unknown.
+        ``t_argv``. None if the place of the arguments is unknown, or if the argument is not a user's function.
         """
         try:
             view = self.runtime.structures.view("kmp_base_team_t.t_argv", self.address)
@@ -148,8 +151,8 @@ class Team:
         return tuple(map(node, chain(first, lambda address: node(address).pointer("parent"), MAX_NESTING, what)))
 
     def displaced(self, depth: int) -> StructView:
-        """Return OMPT's data for an enclosing serialized region. *depth* is the node's number, counted from the
-        innermost.
+        """Return the node with OMPT's data for a serialized region that encloses another region of this team. *depth*
+        is the node's number from the innermost, 0.
 
         :raises Unavailable: if the runtime entered the region before OMPT was enabled
         """
@@ -159,7 +162,7 @@ class Team:
 
     @property
     def ompt_team_info(self) -> int:
-        """The address of the team's ``ompt_team_info_t``, which belongs to the team's innermost region."""
+        """The address of the ``ompt_team_info_t`` of the team's innermost region."""
         return self._view.address_of("ompt_team_info")
 
     @cached_property
@@ -172,7 +175,9 @@ class Team:
 
     @cached_property
     def has_level(self) -> bool:
-        """Whether the team's level is set. The runtime sets it last, when the primary thread has its implicit task."""
+        """Whether ``t_level`` already has the team's own level. The runtime sets the level last, when the primary
+        thread already has its implicit task.
+        """
         parent = self.t_parent
         if parent is None or self.t_level > parent.t_level:
             return True
@@ -185,8 +190,9 @@ class Team:
     def is_live(self) -> bool:
         """Whether the team's region is being executed.
 
-        The runtime keeps a team after its region, and the workers still point to it. The primary thread returns to the
-        enclosing team. So a team is live if it is the primary thread's team, or an ancestor of that team.
+        The runtime keeps a team after its region, and the workers still point to the team. Only the primary thread
+        returns to the enclosing team. So a team is live if it is its primary thread's current team, or an ancestor of
+        that team.
         """
         primary = self.t_threads[0]
         if primary is None:
@@ -215,7 +221,7 @@ class Team:
 
     @property
     def innermost_region(self) -> Parallel | None:
-        """The innermost region that the team executes: one of the team's own, or an ancestor's for the team of a
-        league. None outside of all regions.
+        """The innermost region that the team executes. The team of a league has no region of its own, so this is a
+        region of an ancestor. None outside of all regions.
         """
         return next((team.regions[-1] for team in self.chain if team.regions), None)

@@ -4,7 +4,8 @@ clang's code with ``-fnoopenmp-use-tls``, and flang's code for all threadprivate
 ``__kmpc_threadprivate_cached`` to get a thread's copy. For each thread, the runtime has a list of copies, which starts
 at ``th_pri_head`` and continues through ``link``. Each copy has the address of its variable. For each variable, the
 compiler makes a cache, ``NAME.cache.`` (clang) or ``NAME.cache`` (flang), which points to an array of the copies by
-gtid. The cache is read if the layout of the list is unknown. The copy of the initial thread is the variable itself.
+gtid. This plugin reads the cache only if the layout of the list is unknown. The copy of the initial thread is the
+variable itself.
 """
 
 from __future__ import annotations
@@ -38,8 +39,8 @@ class Copy(NamedTuple):
 
 
 class _Variable(NamedTuple):
-    # The variable at an address, the offset of the address in the variable, and the caches that may belong to the
-    # variable.
+    # The name of the variable at an address, the offset of the address in the variable, and the addresses of the caches
+    # that may belong to the variable.
     name: str
     offset: int
     caches: frozenset[int]
@@ -82,7 +83,7 @@ class Threadprivate:
 
     @cached_property
     def _ranges(self) -> frozenset[tuple[int, int]]:
-        # The variables of which threads have copies.
+        # The address ranges (start, end) of the variables of which threads have copies.
         return frozenset(
             (copy.gbl_addr, copy.gbl_addr + copy.cmn_size)
             for thread in self._runtime.threads()

@@ -2,9 +2,9 @@
 
 ``__kmp_threads`` points to an array of ``kmp_info_t *``, indexed by gtid. In the same block, the array of
 ``__kmp_root`` follows this array (``kmp_runtime.cpp``, ``__kmp_do_serial_initialize`` and ``__kmp_expand_threads``). So
-two such pointers are searched for among all words of the runtime's variables. The threads in the first array record
-their own index (``ds_gtid``), and point to roots in the second array (``th_root``), which point back to threads
-(``r_uber_thread``). Exactly one pair of pointers must fit this description.
+the search looks for two pointers, one to each array, among all words of the runtime's variables. The threads in the
+first array record their own index (``ds_gtid``), and point to roots in the second array (``th_root``). The roots point
+back to threads (``r_uber_thread``). Exactly one pair of pointers must fit this description.
 """
 
 from __future__ import annotations
@@ -20,14 +20,15 @@ from ompd.runtimes.layout.table import Table
 
 # A runtime has some 100 KB of variables; a program into which it is linked may have more.
 _MAX_VARIABLES = 16 << 20
-# Larger arrays are not accepted.
+# The largest number of places in an array that is accepted.
 _MAX_CAPACITY = 1 << 22
-# The initial thread has number 0 and the first worker number 9, so one of these is among the first places.
+# The number of places that are read first. The initial thread has gtid 0 and the first worker has gtid 9, so this part
+# of the array has at least one thread.
 _FIRST = 32
 _TRIED = 3
 _MOST_DAMAGED = 1 / 3
 _LOWEST_ADDRESS = 1 << 16
-# All mappings, and the heaps of position-independent programs, are above this address.
+# A word from this address on is a pointer: all mappings, and the heaps of position-independent programs, are above it.
 _CERTAIN_ADDRESS = 1 << 40
 
 
@@ -50,7 +51,7 @@ class Variables:
     def __init__(self, process: Process, module: Module) -> None:
         self.process = process
         self.module = module
-        self._zeros: list[range] = []  # variables that were zero when the program started
+        self._zeros: list[range] = []  # ranges of variables that were zero when the program started
 
     @cached_property
     def words(self) -> dict[int, int]:
@@ -96,16 +97,17 @@ class Variables:
         try:
             self.process.read(word, 1)
         except MemoryFault:
-            return False  # the word is two numbers of 4 bytes
+            return False  # nothing is there, so the word is no pointer, but two numbers of 4 bytes each
         return True
 
 
 def find_threads(variables: Variables, table: Table, *, is_proven: bool = False) -> ThreadTable:
     """Return the runtime's table of threads.
 
-    :param is_proven: whether the table is known to fit. In that case a third of the threads may be damaged
+    :param is_proven: whether *table* is known to fit this build. In that case up to a third of the threads may be
+        damaged
     :raises NotInitialised: if the runtime has not allocated any memory
-    :raises Unavailable: if no array, or more than one, may be the runtime's
+    :raises Unavailable: if no array of the process, or more than one, may be the runtime's array of threads
     """
     pointers = variables.pointers()
     name = variables.module.name
@@ -124,8 +126,8 @@ def find_threads(variables: Variables, table: Table, *, is_proven: bool = False)
 
 
 def find_again(variables: Variables, table: Table, earlier: ThreadTable, *, is_proven: bool = False) -> ThreadTable:
-    """Return the present contents of the table of threads that was found *earlier*. Conditions of breakpoints need the
-    table often, so the search is not repeated.
+    """Return the present contents of the table of threads that was found *earlier*. The search itself is not repeated,
+    because conditions of breakpoints need the table of threads often.
 
     :param is_proven: as for :func:`find_threads`
     :raises Unavailable: if the table has moved
@@ -158,7 +160,7 @@ def _candidates(
                 break
             try:
                 if read_pointer(variables.process, behind + root[0] * size) != root[1]:
-                    continue  # this check reads one word; the arrays may be long
+                    continue  # reading this one word first avoids reading whole arrays, which may be long
                 candidate = _candidate(variables, variable_of[array], array, behind, table, most_damaged)
             except OmpdError:
                 continue
@@ -176,7 +178,8 @@ def _begins_well(variables: Variables, array: int, table: Table) -> bool:
 
 
 def _initial_root(variables: Variables, array: int, table: Table) -> tuple[int, int] | None:
-    # The gtid and the root of an initial thread, by the th_root of a thread in the array.
+    # The gtid and the root of an initial thread, None if there is none. The th_root of a thread in the array points to
+    # the root, and the root's r_uber_thread to the initial thread.
     process = variables.process
     info, base = table.layout("kmp_base_info"), table.layout("kmp_base_root")
     for gtid, thread in enumerate(read_words(process, array, _FIRST)):
@@ -225,7 +228,7 @@ def _candidate(
     for gtid, root in roots.items():
         owner = StructView(variables.process, base, root).pointer("r_uber_thread")
         if owner is None:
-            continue  # its initial thread has ended, and a worker may have the place
+            continue  # the root's initial thread has ended, and a worker may have its place in the first array
         used += 1
         if threads.get(gtid) != owner or StructView(variables.process, info, owner).pointer("th_root") != root:
             return None

@@ -1,8 +1,8 @@
 """Layouts of the structures that OMPD publishes: from the runtime itself, from debug information, or from a table.
 
 A stripped library has neither constants nor debug information. Tables list the build-ids of the files that they fit. If
-no table has the library's build-id, a table is chosen by the names that the library exports. Such a table is used only
-if the state of the process, read by the table, does not contradict itself (:mod:`ompd.runtimes.libomp.layout.proof`).
+no table has the library's build-id, the names that the library exports select a table. That table is used only if the
+runtime's structures, read at its offsets, do not contradict each other (:mod:`ompd.runtimes.libomp.layout.proof`).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from ompd.runtimes.layout.table import Table, tables
 from ompd.runtimes.libomp.layout import proof
 from ompd.runtimes.libomp.layout.image import ThreadTable, Variables, find_again, find_threads
 
-# Releases differ in the names that they export. Tables of other runtimes are not used.
+# The kind of runtime whose tables are used.
 _RUNTIME = "libomp"
 
 # The members to read of each structure that OMPD publishes, by the names of kmp.h and ompt-internal.h.
@@ -184,7 +184,7 @@ def _from_debug_information(process: Process, module: Module) -> dict[str, Struc
 
 @record
 class _Proven:
-    """The result of a proof at an earlier stop."""
+    """The table of layouts that was proven at an earlier stop of the process, and the threads that were found with it."""
 
     table: Table
     how: str
@@ -263,7 +263,8 @@ def _try(process: Process, module: Module, table: Table, variables: Variables, *
 
 
 def _check_self_description(process: Process, module: Module, table: Table) -> None:
-    # Intel's runtime exports the same names as a release of LLVM's, but has other layouts.
+    # The exported names do not suffice to choose a table: Intel's runtime exports the same names as a release of
+    # LLVM's, but has other layouts.
     try:
         described = selfdescribed.load(process, module)
     except LayoutUnavailable:

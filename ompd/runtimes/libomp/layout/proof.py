@@ -1,9 +1,10 @@
 """The proof that a table of layouts fits the runtime of this process.
 
-Releases have different layouts, and a stripped library does not name its release. The exported names identify the
-release, unless the library was built from parts of two releases. So the state of the process decides. The runtime's
-structures hold some facts twice, and both places must have the same value when read by the table. A wrong table reads
-other members, or the bytes 0xef with which the runtime's allocator fills gaps (``KMP_INIT_PTR``, ``kmp_alloc.cpp``).
+Releases have different layouts, and a stripped library does not name its release. The exported names usually identify
+the release, but not if the library was built from parts of two releases. So the contents of the process's memory
+decide. The runtime's structures hold some facts twice. Both places must have the same value when read at the table's
+offsets. With a wrong table, the same reads return other members, or the bytes 0xef with which the runtime's allocator
+fills gaps (``KMP_INIT_PTR``, ``kmp_alloc.cpp``).
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ if TYPE_CHECKING:
     from ompd.runtimes.layout.table import Table
     from ompd.runtimes.libomp.layout.image import ThreadTable
 
-# Bounds. The first threads and tasks already expose a wrong table.
+# Bounds for the numbers of examined threads, tasks and teams, and for the size of a queue. The first threads and tasks
+# already expose a wrong table.
 _MAX_THREADS, _MAX_TASKS, _MAX_LEVELS, _MAX_QUEUE = 256, 1 << 14, 1 << 12, 1 << 20
 _FILLER = {4: 0xEFEFEFEF, 8: 0xEFEFEFEFEFEFEFEF}
 _BARRIERS = 3
@@ -57,8 +59,8 @@ def examine(process: Process, table: Table, threads: ThreadTable) -> Finding:
 
 
 def trace(process: Process, module: Module, table: Table, threads: ThreadTable) -> str | None:
-    """Return the contradiction between *table* and the addresses that the runtime's ``omp_get_level`` reads when an
-    emulator runs it as a thread. None if there is no contradiction.
+    """Return the contradiction between *table* and the runtime's ``omp_get_level``, None if there is none. An emulator
+    runs this routine as a thread of a team. *table* predicts the addresses that the routine reads.
 
     :raises Unavailable: if there is no emulator, or if it cannot run the routine as any thread
     """
@@ -134,7 +136,7 @@ class _Examiner:
 
     def _thread_itself(self, view: StructView) -> None:
         word = self._word
-        # A thread in the pool belongs to no team and to no root.
+        # A thread in the pool has neither a team nor a root, so th_root may be null only if th_team is null.
         root, in_team = word(view, "th_root"), word(view, "th_team")
         self._check(root in self._roots if root else not in_team, "a thread's th_root is no root")
         for name, most in (("th_in_pool", 1), ("th_task_state", 255), ("th_next_waiting", self._capacity)):
@@ -160,7 +162,8 @@ class _Examiner:
         self._check(view.address in members, "a thread's team does not have it")
 
     def _team(self, address: int) -> Sequence[int]:
-        # The members of a team, which must be known threads. The same holds for members of enclosing teams.
+        # Return the threads (kmp_info_t) of a team by number, after a check that all of them are in the table of
+        # threads. Enclosing teams are checked, too.
         view = self._view("kmp_base_team", address)
         size, room = self._word(view, "t_nproc"), self._word(view, "t_max_nproc")
         self._check(1 <= size <= room <= self._capacity, f"a team of {size}, with room for {room}")
@@ -185,7 +188,8 @@ class _Examiner:
         self._task(address)
 
     def _task(self, address: int) -> None:
-        # Check a task and its ancestors up to an implicit task, which has its place in the array of its team.
+        # Check a task and its ancestors up to an implicit task. An implicit task must be an element of its team's
+        # array.
         layout = self._table.layout("kmp_taskdata")
         explicit = self._table.layout("kmp_tasking_flags").masks["tasktype"]
         while address not in self._tasks and len(self._tasks) < _MAX_TASKS:
@@ -245,8 +249,8 @@ class _Examiner:
                 self._task(task)
 
     def children(self) -> None:
-        """Check that each task's count of unfinished children is not below the number of children found. Children that
-        wait for a dependence were not searched for.
+        """Check that no task counts fewer unfinished children than were found. The count may be higher, because
+        children that wait for a dependence were not searched for.
 
         :raises _Contradiction: if a task's count is lower
         """
@@ -257,7 +261,7 @@ class _Examiner:
             if not flags & masks["tasktype"] or parent is None:
                 continue
             self._check(not flags & masks["freed"], "a live task was freed")
-            # Tasks that are not deferred, or that are complete, are not counted.
+            # The runtime does not count a child that is not deferred or is complete.
             if not flags & (masks["team_serial"] | masks["tasking_ser"] | masks["complete"]):
                 counted[parent] += 1
         for parent, count in counted.items():

@@ -1,8 +1,8 @@
 """Layouts of the runtime's structures that OMPD does not publish.
 
-Intel's runtime itself describes many of them (:mod:`ompd.runtimes.layout.selfdescribed`). Debug information of the
-build has all of them, and is only read if there is no other source. For a stripped runtime, they are in the table that
-was proven to fit.
+Intel's runtime itself describes many of these structures (:mod:`ompd.runtimes.layout.selfdescribed`). Debug information
+of the build describes all of them, and is only read if there is no other source. For a stripped runtime, the layouts
+come from the table that was proven to fit.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ _WANTED: Mapping[str, Sequence[str]] = {
     "kmp_base_queuing_lock_t": ("initialized", "tail_id", "head_id", "owner_id"),
     "kmp_base_task_team_t": ("tt_threads_data", "tt_nproc"),
     "kmp_taskdata_t": ("td_ident", "td_taskwait_thread", "td_incomplete_child_tasks"),
-    # A union pads this structure to a multiple of a cache line. Elements of arrays have the size of the union.
+    # A union pads this structure to a multiple of a cache line. So the size comes from the union, whose elements are in
+    # the runtime's arrays.
     "kmp_thread_data_t": ("td_deque", "td_deque_size", "td_deque_head", "td_deque_ntasks"),
 }
 _THREAD_DATA = "kmp_thread_data"
@@ -82,15 +83,15 @@ _HIDDEN: Mapping[str, Sequence[str]] = {
     "private_common": ("link", "gbl_addr", "par_addr", "cmn_size"),
 }
 
-# Structures that are not on the runtime's heap: the compiler or the user placed them, or there may be no lock at the
-# address.
+# Structures that are read from any memory, not only from the runtime's heap. The compiler or the user placed some of
+# them. At an address that is only suspected to be a lock's, there may be any data.
 _ANYWHERE = frozenset(("ident_t", "kmp_base_queuing_lock_t", "kmp_base_ticket_lock_t", "kmp_base_drdpa_lock_t"))
 
 
 class Structures:
     """The layouts of one runtime. Each is loaded on first use.
 
-    :param loaded: the layouts that OMPD publishes. Members that are rejected there are also rejected here
+    :param loaded: the layouts that OMPD publishes. Members that are rejected in these layouts are also rejected here
     :param heap: the memory of most structures
     """
 
@@ -124,7 +125,7 @@ class Structures:
     def layout(self, name: str) -> StructLayout:
         """Return the layout of the structure *name*. A name ``STRUCTURE.MEMBER`` selects only some members.
 
-        :raises LayoutUnavailable: if no source has it
+        :raises LayoutUnavailable: if no source has the layout
         :raises CorruptState: if the runtime's self-description of the structure contradicts itself
         """
         if name not in self._layouts:
@@ -147,7 +148,7 @@ class Structures:
             raise LayoutUnavailable(str(error)) from error
 
     def view(self, name: str, address: int) -> StructView:
-        """Return the structure *name* that is at *address*."""
+        """Return a view of the structure *name* at *address*."""
         return StructView(self._process if name in _ANYWHERE else self._heap, self.layout(name), address)
 
 

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from ompd.runtimes.libomp.stacks.unnamed import Names, Unnamed
 
 # Routines that call a region's function (kmp_runtime.cpp, kmp_gsupport.cpp). The wrappers are static C++ functions in
-# some builds, and GOMP's entry points have versions and a prefix in the symbol table: see naming.routine_name().
+# some builds, and GOMP's entry points have versions and a prefix in the symbol table, which naming.routine_name()
+# removes.
 _INVOKER = re.compile(r"__kmp_invoke_microtask$|__kmp_GOMP_\w*microtask_wrapper$|GOMP_parallel(?!\w*_start)\w*$")
 # Routines that user code calls to start a region. If one of them is innermost on a stack, the function of the region
 # has not begun or is over.
@@ -23,7 +24,7 @@ _FORK = re.compile(
     r"GOMP_parallel\w*$|__kmpc_fork_call(?:_if)?$|__kmpc_serialized_parallel$|__kmpc_end_serialized_parallel$"
 )
 
-# Entry points for clang's code that the runtime's routines for gcc's code also call.
+# Entry points that are not only called by user code: the runtime's own routines for gcc's code call them, too.
 _CALLED_BY_RUNTIME = frozenset(
     (
         "__kmpc_serialized_parallel",
@@ -76,7 +77,8 @@ def is_entry(routine: str) -> bool:
 
 
 class Code:
-    """The code of one process, by the names of its functions.
+    """The code of one process. The names of functions show which routine a frame executes and where a construct's code
+    begins.
 
     :param unnamed: the names of the routines of a stripped runtime, None for a runtime with symbols
     """
@@ -90,8 +92,8 @@ class Code:
 
     @property
     def has_names(self) -> bool:
-        """Whether the code alone identifies a routine. In a stripped runtime the contents of the stack are also
-        needed.
+        """Whether a code address is enough to identify the runtime's routine. In a stripped runtime the contents of the
+        stack are also needed.
         """
         return self._unnamed is None
 
@@ -135,8 +137,8 @@ class Code:
         return naming.routine_name(self._process.routine_called(outer.pc))
 
     def begins_region(self, inner: Frame, outer: Frame) -> bool:
-        """Return whether *inner*, called by *outer*, is the frame of a region's function, or of a function to which it
-        jumped.
+        """Return whether *inner*, called by *outer*, is the frame of a region's function, or of a function to which the
+        region's function jumped.
         """
         pair = inner.call_site, outer.call_site
         begins = self._calls.get(pair)
@@ -151,8 +153,8 @@ class Code:
             if invoker is None:
                 return False
             if callee is None:
-                # Invokers that are not entry points call nothing else, so the region's function jumped to a C function
-                # found there.
+                # An invoker that is not an entry point only calls the region's function. So if a function of the C
+                # library is in its place, the region's function jumped to it.
                 return self.is_users(inner) or (
                     invoker[0].startswith("__kmp_") and self._runtime.owners.at(inner.call_site) == SYSTEM
                 )
@@ -169,13 +171,13 @@ class Code:
         if self._process.calls_by_pointer(outer.pc):
             is_internal = callee.startswith("__kmp_") and (calls_user_code(callee) or is_fork(callee))
             return bool(callee) and not is_internal
-        # The runtime's internal invokers call nothing else, but entry points for gcc's code call entry points for
-        # clang's.
+        # The runtime's internal invokers (__kmp_) call only functions of constructs. Entry points for gcc's code do not
+        # count, because they also call entry points for clang's code.
         return is_entry(callee) and (self.routine_of(outer) or "").startswith("__kmp_")
 
     def begins_task(self, inner: Frame, outer: Frame) -> bool:
         """Return whether *inner*, called by *outer*, is the frame of an explicit task's code, or of a function to which
-        it jumped.
+        this code jumped.
         """
         caller = self.routine_of(outer)
         callee = self.routine_of(inner)
@@ -193,8 +195,9 @@ class Code:
 
 
 def _is_region_called_by_user(symbol: str | None, caller: str | None) -> bool:
-    # clang's code itself calls the function of a region whose if clause is false. With -g there may be two functions,
-    # of which the inner one has the body. The function of a task is called by the task's entry.
+    # clang's code itself calls the function of a region whose if clause is false. With -g there may be two functions
+    # for the region. Only the outer one counts; the inner one has the body. A call by the entry of a task does not
+    # count either, because the called function is the task's.
     outlined = naming.parse_outlined(symbol or "")
     if outlined is None or outlined.construct is not None or naming.is_body(symbol or ""):
         return False

@@ -1,8 +1,8 @@
 """The regions and tasks whose code is on a thread's stack, innermost first.
 
-The runtime's routines that call a construct's code show where this code begins on the stack. If the runtime keeps
-``ompt_frame_t``, that shows the task to which the code belongs. Otherwise the task follows from the order of the
-regions, and from the functions of tasks.
+The runtime's routines that call a construct's code show where this code begins on the stack. If the runtime keeps an
+``ompt_frame_t`` for each task, these frames show the task to which the code belongs. Otherwise the order of the regions
+and the functions of the tasks show the task.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ def construct_code(thread: Thread) -> list[ConstructCode]:
 def _with_recorded_tasks(
     thread: Thread, frames: Sequence[Frame], without_tasks: Sequence[ConstructCode]
 ) -> list[ConstructCode]:
-    # The exit frame of a task is __builtin_frame_address(0) in the frame that called the task's code. On x86-64 this is
-    # two words below the CFA, whatever the flags are. So the calling frame is the frame whose part of the stack
-    # contains the address.
+    # A task's exit frame is the address that __builtin_frame_address(0) returned in the runtime's frame that called the
+    # task's code. On x86-64 this address is two words below that frame's CFA, whatever the exit frame's flags are. So
+    # the calling frame is the frame whose part of the stack contains the address.
     exits: list[tuple[int, Task]] = []
     explicit: dict[str, Task] = {}
     for task in _tasks_on(thread):
@@ -69,7 +69,8 @@ def _with_recorded_tasks(
             raise CorruptState(owner.address, f"the frame of {owner.kind()} task {owner.id} is that of a {code.kind}")
         rows.append(code._replace(task=owner, source="runtime" if owner is not None else None))
         explicit.pop(owner.id if owner is not None else "", None)
-    # User code itself calls the function of a task that is not deferred, so the runtime records no frame for it.
+    # The runtime records no exit frame for a task that is not deferred, because user code itself calls the task's
+    # function.
     undeferred = [number for number, code in enumerate(rows) if code.kind == "task" and code.task is None]
     if len(undeferred) == len(explicit):
         for number, task in zip(undeferred, explicit.values(), strict=True):
@@ -81,8 +82,8 @@ def _with_derived_tasks(
     thread: Thread, frames: Sequence[Frame], without_tasks: Sequence[ConstructCode]
 ) -> list[ConstructCode]:
     # The innermost code belongs to the current task. On a region's primary thread, the code around the region's code
-    # belongs to the task that encountered the region. An explicit task around another task is found by its function
-    # among the thread's suspended tasks.
+    # belongs to the task that encountered the region. Any other code of an explicit task belongs to the thread's
+    # suspended task with the same function, if there is only one.
     rows = list(without_tasks)
     try:
         current: Task | None = thread.current_task()
@@ -111,7 +112,7 @@ class SuspendedTasks:
     """
 
     def __init__(self, runtime: Runtime) -> None:
-        # By the address of the thread's kmp_info_t, then by the function.
+        # The suspended tasks, by the address of their thread's kmp_info_t, then by the task's function.
         self._tasks: dict[int, dict[int | None, list[Task]]] = {}
         # For each task, the error if one of its ancestors is unreadable.
         self._faults: dict[int, OmpdError | None] = {}
@@ -120,7 +121,8 @@ class SuspendedTasks:
             self._add_ancestors(runtime.task_at(address))
 
     def on(self, thread: Thread, current: Task | None) -> Mapping[int | None, Sequence[Task]]:
-        """Return the tasks that are suspended on *thread*, which executes *current*, by the tasks' functions.
+        """Return the tasks that are suspended on *thread*. The keys are the entries of the tasks' functions. *current*
+        is the task that the thread executes.
 
         :raises OmpdError: if an ancestor of *current* cannot be read
         """
@@ -165,14 +167,14 @@ def _tasks_on(thread: Thread) -> Iterator[Task]:
         outer: Task | None = task.scheduling() if task.kind() == "explicit" else None
         if outer is not None and outer.id in seen and not (outer.flag("tiedness") and task.flag("tiedness")):
             # If the queue is full, the thread executes the next part of an untied task at once, inside of the task's
-            # own frame. The task was then suspended for itself, perhaps through other tasks, and the runtime no longer
-            # knows the task that was suspended for it first.
+            # own frame. The runtime then records that the task was suspended for itself, perhaps through other tasks.
+            # It no longer knows the task that was first suspended for the untied task.
             outer, is_untied = None, True
         if outer is None:
             outer = task.generating()
             region = task.parallel() if task.kind() == "implicit" else None
-            # A task that encountered a region waits on the region's primary thread. The task itself does not record
-            # this.
+            # The task that encountered a region is suspended on the region's primary thread until the region ends. The
+            # runtime does not record this in the task.
             is_primary = region is not None and region.thread(0).address == thread.address
             if outer is not None and not is_primary and outer.thread_or_none() != thread:
                 return

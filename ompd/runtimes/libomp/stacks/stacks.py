@@ -5,8 +5,8 @@ The runtime records a region's function (``t_pkfn``) only if it formed a team of
 code runs on libomp through a wrapper, and serialized regions leave the field stale. But the code of each region has a
 frame on the stack of each thread that executes the region. An invoking routine of the runtime called that frame, or,
 for clang's ``if(0)``, a user function did. These frames are in the order of the regions. If a region's function ended
-by a jump (a tail call), the frame belongs to the function to which it jumped. Only the name of a frame's function shows
-whether this is the region's own function.
+by a jump (a tail call), the frame belongs to the function to which it jumped. Only the name of the frame's function
+shows whether it is the region's own function.
 """
 
 from __future__ import annotations
@@ -28,8 +28,9 @@ if TYPE_CHECKING:
 
 
 class _Marks(NamedTuple):
-    # The indices of the frames of regions' functions on a stack, and of the user's frames that called the runtime to
-    # begin a region. Both follow from the code of the frames, so stacks of the same shape share them.
+    # Indices of frames on a stack. ``places`` are the frames of regions' functions. ``callers`` are the user's frames
+    # that called the runtime to begin a region. Both depend only on the code of the frames, so stacks of the same shape
+    # share them.
     places: Sequence[int]
     callers: Sequence[int]
 
@@ -37,7 +38,7 @@ class _Marks(NamedTuple):
 class Hosted(NamedTuple):
     """A thread's stack, and the frame index of each region whose code is on this stack.
 
-    The index is None for a region that the thread is entering or leaving, because only the runtime has frames there.
+    The index is None for a region that the thread is entering or leaving, because the region's code then has no frame.
     ``callers`` has the index of the user's frame that called the runtime to begin a region, if known.
     """
 
@@ -56,7 +57,9 @@ class Hosted(NamedTuple):
         return self.stack.frames
 
     def frames_around_end(self, region: Parallel) -> Sequence[Frame]:
-        """Return the frames between the code of a region's construct and the code inside of the region."""
+        """Return the frames around the beginning or end of *region*, which has no frame itself. These frames are
+        between the frames of the next inner region and of the next outer region.
+        """
         regions = list(self.places)
         index = regions.index(next(other for other in regions if other.id == region.id))
         inner = [place for place in map(self.places.get, regions[:index]) if place is not None]
@@ -129,7 +132,7 @@ class Stacks:
     def _first_outside(
         self, frames: tuple[Frame, ...], places: Mapping[Parallel, int | None], index: int, last: int
     ) -> int:
-        # The first frame outside of the code of the region with number *index* in *places*.
+        # The index of the first frame outside of the code of a region. *index* is the region's position in *places*.
         regions = list(places)
         place = places[regions[index]]
         if place is not None:
@@ -190,8 +193,8 @@ class Stacks:
         if marks is None:
             frames = stack.frames
             places = [index for index, pair in enumerate(pairwise(frames)) if self.code.begins_region(*pair)]
-            # If the code of a region ended by a jump to the runtime, the frame of the runtime's routine takes its
-            # place.
+            # The caller may be the code of a region that ended by a jump to the runtime. The frame of the runtime's
+            # routine then takes the place of the caller's frame.
             callers = [
                 index + self.code.is_users_code(frames, index + 1)
                 for index, (inner, outer) in enumerate(pairwise(frames))
@@ -211,22 +214,24 @@ class Stacks:
         gaps = []
         if self._is_forking(frames) or not any(self.code.is_users(frame) for frame in frames):
             gaps.append(0)
-        # The task may have executed other tasks inside of it.
+        # The task that the thread executes at a region's end may itself have executed other tasks, so its invoker need
+        # not be the innermost.
         invoking = (index for index, frame in enumerate(frames) if self.code.routine_of(frame) in TASK_INVOKERS)
         task = next((index for index in invoking if self._is_closing(frames, index)), None)
         if task is not None:
             gaps.append(sum(1 for place in places if place < task) + len(gaps))
         missing = len(regions) - len(places)
-        # Without a region inside of the task, both gaps belong to the same region.
+        # If the task has encountered no region, both gaps belong to the same region.
         if not 0 <= missing <= len(gaps) or (missing == 1 and len(gaps) == 2 and gaps[1] > 1):
-            return {}  # the compiler inlined a function, or one of two candidates has left the stack
+            return {}  # the compiler inlined a function, or nothing shows which of two regions has no frame
         places_in_order: list[int | None] = list(places)
         for gap in gaps[:missing]:
             places_in_order.insert(gap, None)
         return dict(zip(regions, places_in_order, strict=True))
 
     def _is_closing(self, frames: tuple[Frame, ...], first: int) -> bool:
-        # Whether a routine of a region's closing barrier is between frame *first* and the next user's frame.
+        # Whether a routine of a region's closing barrier has a frame from *first* outwards, before the next user's
+        # frame.
         for index in range(first, len(frames)):
             frame = frames[index]
             if self.code.is_users(frame):
@@ -236,7 +241,7 @@ class Stacks:
         return False
 
     def _outlined_entry(self, frames: tuple[Frame, ...], index: int | None) -> int | None:
-        # The entry of the function at a region's frame, None unless it has the name of a construct's function.
+        # The entry of the function at frame *index*, None unless the function has the name of a construct's function.
         if index is None:
             return None
         place = self._process.locate(frames[index].call_site)
@@ -270,8 +275,8 @@ class Stacks:
         return frames[first : last + 1]
 
     def routines_called(self, stack: Hosted, place: int) -> frozenset[str | None]:
-        """Return the names of the routines of :meth:`frames_called`, in a runtime with symbols. Stacks of the same
-        shape share them.
+        """Return the names of the routines in :meth:`frames_called`, for a runtime with symbols. The result is cached
+        for all stacks of the same shape.
         """
         key = stack.stack.shape, place
         if key not in self._called:
@@ -279,8 +284,9 @@ class Stacks:
         return self._called[key]
 
     def routines_inside(self, thread: Thread) -> tuple[list[str], bool]:
-        """Return the runtime's routines inside of the innermost user's frame on a stack, outermost first, and whether
-        there is such a frame. A signal handler does not end the wait that the signal interrupted.
+        """Return the runtime's routines that the innermost user's frame on a stack has called, outermost first, and
+        whether there is a user's frame. If a signal interrupted a routine of the runtime, the frames of the signal's
+        handler are skipped.
         """
         stack = self._process.stack(thread.native_thread_id())
         key = stack.shape if self.code.has_names else thread.address
@@ -308,7 +314,7 @@ class Stacks:
                 return (names if routine is None else [*names, routine])[::-1], True
             if routine is not None:
                 if has_unknown and not names and calls_user_code(routine):
-                    return [], True  # the runtime called this unknown code as it calls user code
+                    return [], True  # a routine that calls user code has called this code of unknown owner
                 names.append(routine)
                 continue
             owner = self._runtime.owners.at(frame.call_site)
@@ -322,16 +328,16 @@ class Stacks:
         return names[::-1], False
 
     def _was_jumped_to(self, frame: Frame, outer: Frame) -> bool:
-        # Whether *outer* called a construct's code that jumped to the code of *frame*.
+        # Whether *outer* called a construct's code, which then jumped to the function that *frame* executes.
         if self._runtime.owners.at(frame.call_site) == USER:
             return False
         return self.code.begins_region(frame, outer) or self.code.begins_task(frame, outer)
 
 
 def _callers(thread: Thread, callers: Sequence[int], regions: tuple[Parallel, ...]) -> dict[Parallel, int] | None:
-    # The frame that called the runtime to begin each region of which this is the primary thread. None if the numbers
-    # differ, which is possible because code with a false if clause calls the runtime, then calls the region's function
-    # itself.
+    # For each region whose primary thread this is, the index of the frame that called the runtime to begin the region.
+    # None if the thread has more or fewer callers than regions. This is possible because code with a false if clause
+    # calls the runtime, then calls the region's function itself.
     begun = [region for region in regions if region.thread(0).address == thread.address]
     return dict(zip(begun, callers, strict=True)) if len(begun) == len(callers) else None
 
@@ -339,8 +345,9 @@ def _callers(thread: Thread, callers: Sequence[int], regions: tuple[Parallel, ..
 def _between(
     regions: tuple[Parallel, ...], places: Sequence[int], callers: list[int]
 ) -> dict[Parallel, int | None] | None:
-    # The place of each region, if there is at most one place between the frame that began the region and the frame that
-    # began the next inner region. A region in which the thread is a worker was begun elsewhere, and is the outermost.
+    # The place of each region: the only one between the frame that began the region and the frame that began the next
+    # inner region. The place is None if there is none. The result is None if there are several, or if a place belongs
+    # to no region. A region in which the thread is a worker was begun by another thread, and is the outermost.
     ends = [*callers, *[max([*places, *callers], default=0) + 1] * (len(regions) - len(callers))]
     place_of: dict[Parallel, int | None] = {}
     inner = -1
@@ -354,5 +361,5 @@ def _between(
 
 
 def _begins_construct(called: str) -> bool:
-    # Whether a call is a call of the runtime, or clang's direct call of a region's function.
+    # Whether *called* is a routine of the runtime, or the function of a region, which clang's code may call directly.
     return naming.is_runtime_symbol(naming.routine_name(called)) or naming.parse_outlined(called) is not None

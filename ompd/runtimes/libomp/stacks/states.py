@@ -1,8 +1,8 @@
 """The states of threads.
 
 The runtime keeps OMPT's states only if OMP_DEBUG=enabled or a tool requested them when the program started. Otherwise
-the field is 0, which would mean work_serial. The state is then derived from the teams, and from the runtime's routines
-that the innermost user's frame has called.
+the member ``state`` is 0, which would mean work_serial. The state of a thread is then derived from its team, and from
+the runtime's routines that its innermost user code has called.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _ROUTINE_STATES = {
     # After the barrier at a region's end, a worker waits in the barrier at the beginning of the next region. So a
     # worker of a live team has reached the region's end, unless the primary thread has only just woken the worker.
     "__kmp_fork_barrier": State.WAIT_BARRIER_IMPLICIT_PARALLEL,
-    # The lock of reductions, which have several entry points.
+    # The routine that acquires the lock of a reduction. Reductions have several entry points, which all call it.
     "__kmp_enter_critical_section_reduce_block": State.WAIT_LOCK,
     "__kmp_barrier": State.WAIT_BARRIER,
     "__kmp_barrier_template": State.WAIT_BARRIER,  # __kmp_barrier may end by a jump to it
@@ -58,20 +58,20 @@ _ROUTINE_STATES = {
 # The outermost routines on the stack of a worker. A worker at a barrier of its region is in a further routine.
 _WORKER_BEGINNINGS = ("__kmp_launch_worker", "__kmp_launch_thread")
 _WORKING = (State.WORK_SERIAL, State.WORK_PARALLEL)
-# The routines of this table for which libomp records no state.
+# The routines of _ROUTINE_STATES in which libomp does not record that the thread waits.
 _UNNOTED = {name for name, state in _ROUTINE_STATES.items() if State.WAIT_TASKWAIT <= state < State.WAIT_TARGET}
 # Routines of the C library in which a thread of the runtime sleeps until another thread wakes it up.
 _SLEEPING = re.compile(r"pthread_cond_(?:clock|timed)?wait|futex_\w*wait")
 # kmp.h, flags of ident_t
 _IDENT_BARRIER_EXPLICIT, _IDENT_BARRIER_IMPLICIT = 0x20, 0x40
-# States that even a runtime that keeps no states records. The last one also occurs in unused memory.
+# States that even a runtime that keeps no states records. UNDEFINED also occurs in unused memory.
 _ALWAYS_NOTED = {State.WORK_SERIAL, State.WORK_PARALLEL, State.UNDEFINED}
 
 
 def are_kept(runtime: Runtime) -> bool:
     """Return whether the runtime keeps states.
 
-    :raises Unavailable: if neither a symbol nor the threads show it
+    :raises Unavailable: if neither a symbol nor the threads show whether states are kept
     """
     address = runtime.process.symbol_in(runtime.module, "ompt_enabled")
     if address is not None:
@@ -104,7 +104,7 @@ def _threads_have_states(runtime: Runtime) -> bool:
 def thread_state(thread: Thread) -> ThreadState:
     """Return the state of *thread*, and the state's source.
 
-    :raises Unavailable: if the runtime keeps no states and the stack does not show it either
+    :raises Unavailable: if the runtime keeps no states, and the stack does not show the state
     :raises CorruptState: if the thread is in no team, but its stack has the code of a region or task
     """
     is_kept = thread.runtime.states_are_kept
@@ -112,7 +112,8 @@ def thread_state(thread: Thread) -> ThreadState:
     if thread.team is None:
         if _is_in_code(thread):
             raise CorruptState(thread.address, "a thread is in no team, and in the code of a region or task")
-        # A worker that has left a region keeps the state of the region's closing barrier.
+        # The thread is idle even if the runtime recorded another state: a worker that has left a region keeps the state
+        # of the region's closing barrier.
         return ThreadState(State.IDLE, None, _RUNTIME if value == State.IDLE else _DERIVED)
     if not is_kept:
         return ThreadState(_derived(thread), None, _DERIVED)
@@ -126,7 +127,7 @@ def thread_state(thread: Thread) -> ThreadState:
 def _is_in_code(thread: Thread) -> bool:
     code = thread.runtime.stacks.code
     if not code.has_names:
-        return False  # in a stripped runtime, the names on stacks are derived from the idle threads
+        return False  # a stripped runtime's names are derived from the idle threads, so they cannot contradict that
     try:
         frames = _stack(thread).frames
     except OmpdError:
@@ -174,7 +175,7 @@ def _derived(thread: Thread) -> State:
     if routines and (is_overhead(routines[0]) or routines[0] in _WORKER_BEGINNINGS) and not _sleeps(thread):
         return State.OVERHEAD
     if routines and not has_user_frame and _is_between_regions(thread):
-        return State.WAIT_BARRIER_IMPLICIT_PARALLEL  # with symbols, __kmp_fork_barrier would be there
+        return State.WAIT_BARRIER_IMPLICIT_PARALLEL  # with symbols, the stack would have __kmp_fork_barrier
     if not routines and not has_user_frame and _is_in_system_code(thread):
         return State.OVERHEAD
     if routines:

@@ -1,16 +1,17 @@
 """Names for those routines on threads' stacks that have no symbols in a stripped runtime.
 
 A stripped library only has the names that it exports: its entry points, ``__kmp_invoke_microtask``,
-``__kmp_fork_call``. The routines between these are recognised as follows:
+``__kmp_fork_call``. The routines that these call, or that call the user's code, are recognised as follows:
 
 - A routine that calls the function of a task invokes tasks.
-- A routine that starts at a team's microtask is the wrapper of gcc's code.
+- A routine of the runtime to which a team's ``t_pkfn`` points is the wrapper of gcc's code.
 - A routine in which a thread waits at a barrier is recognised by the barrier's words (``kmp_bstate``,
-  ``kmp_balign_team``). A worker that has arrived has set its own ``b_arrived`` one step ahead of the team's count. A
-  thread that waits for another thread's arrival has a flag (``kmp_flag_64``) on its stack, with the address of the
-  other thread's ``b_arrived`` and the awaited count. Once all threads have arrived, the team's count is one step
-  further, too, and workers have a flag for their own word ``b_go`` until the primary thread releases them. The routine
-  between the entry point and the wait then gets the only name that is possible there.
+  ``kmp_balign_team``). A worker that has arrived has set its own ``b_arrived`` one step ahead of the team's
+  ``b_arrived``. A thread that waits for another thread's arrival has a flag (``kmp_flag_64``) on its stack, with the
+  address of the other thread's ``b_arrived`` and the awaited count. Once all threads have arrived, the team's
+  ``b_arrived`` is one step further, too. Workers then have a flag for their own word ``b_go`` until the primary thread
+  releases them. If these words show that a thread waits, the routine inside of the entry point gets the only name that
+  is possible there.
 """
 
 from __future__ import annotations
@@ -61,16 +62,17 @@ _Key = tuple["int | None", int]
 
 
 class _Group(NamedTuple):
-    # Consecutive frames of the runtime: the first and the last index, and the called entry point, "" if it has no name.
-    # The entry is None on a worker's stack that begins with the runtime.
+    # Consecutive frames of the runtime on a stack: the indices of the first and the last frame, and the entry point
+    # that user code called. The entry is "" if it has no name, and None if no user code called it, as on a worker's
+    # stack that begins with the runtime.
     first: int
     last: int
     entry: str | None
 
 
 class _Candidate(NamedTuple):
-    # A thread's group of frames that may wait at a barrier of a team, the possible kinds of the barrier, and the name
-    # of the routine if it waits there.
+    # A group of frames with which a thread may wait at a barrier of a team. ``kinds`` are the possible kinds of this
+    # barrier. ``name`` is the name of the waiting routine, if the thread does wait there.
     thread: Thread
     frames: Sequence[Frame]
     group: _Group
@@ -87,8 +89,8 @@ class Names:
     """Facts about frames without a symbol, by :func:`_key`.
 
     ``names`` has the names of the frames' routines, ``kinds`` the kinds of barriers at which frames wait. ``doubtful``
-    frames may wait at a barrier, ``between`` frames wait for a region. ``left`` are the barriers that threads are
-    leaving, by team and kind.
+    has the frames that may wait at a barrier, ``between`` the frames that wait for a region. ``left`` has the barriers
+    that threads are leaving: the address of the team, and the kind.
     """
 
     def __init__(self) -> None:
@@ -104,8 +106,8 @@ class Names:
 
 
 class Unnamed:
-    """The names for a stripped runtime's routines, by their frames on threads' stacks. The search for names runs on
-    first use.
+    """The names of a stripped runtime's routines, looked up by a frame on a thread's stack. The search for names runs
+    on first use.
     """
 
     def __init__(self, runtime: Runtime, table: Table) -> None:
@@ -141,7 +143,7 @@ class Unnamed:
 
 class _Search:
     # Each step uses the names from previous steps: first the routines that call the code of regions, then the routines
-    # that call the code of tasks, last the barriers. _code has the names of the steps so far.
+    # that call the code of tasks, last the barriers. _code uses the names that the steps so far have found.
 
     def __init__(self, runtime: Runtime, table: Table) -> None:
         self._runtime = runtime
@@ -149,10 +151,11 @@ class _Search:
         self._code = Code(runtime, self._result)
         self._calls_of_tasks: set[int] = set()
         self._flag = next((layout for name, layout in table.structs.items() if name.startswith("kmp_flag_64<")), None)
-        # The addresses of b_arrived of all threads in a team, by the team and the kind of barrier.
+        # The addresses of the b_arrived of all threads in a team. The key is the team's address and the kind of
+        # barrier.
         self._arrival_words: dict[tuple[int, int], frozenset[int]] = {}
-        # The frames of regions' code on each thread's stack, and the frames that call tasks' code, by the thread's
-        # kmp_info_t.
+        # Indices of frames on each thread's stack: the frames of regions' code, and the frames that call tasks' code.
+        # The key is the address of the thread's kmp_info_t.
         self._region_frames: dict[int, Sequence[int]] = {}
         self._invoker_frames: dict[int, Sequence[int]] = {}
 
@@ -166,7 +169,8 @@ class _Search:
         for _, frames, groups in stacks:
             for group in groups:
                 self._name_same_call(frames, group)
-        # Drop the cached calls that begin a region, because they were found without the names that are known now.
+        # Make a new Code, because the old one has cached which calls begin a region, and did so without the names found
+        # since.
         self._code = Code(self._runtime, self._result)
         held: dict[tuple[int, int], list[_Candidate]] = {}
         primaries: list[_Candidate] = []
@@ -216,7 +220,8 @@ class _Search:
         name = self._code.routine_at(frames[last].call_site)
         if name or outer != USER:
             return name or (None if outer in _SYSTEM_CALLERS else "")
-        # The entry point jumped to the routine that does the work. The user function may have left by a jump as well.
+        # The frame has no name, so the entry point may have jumped to the routine that does the work. The call in the
+        # user's frame then shows the entry point, unless the called user function itself jumped to the runtime.
         called = naming.routine_name(self._runtime.process.routine_called(frames[last + 1].pc))
         return called if naming.is_entry(called) else ""
 
@@ -260,7 +265,8 @@ class _Search:
             self._calls_of_tasks.add(caller.call_site)
 
     def _name_same_call(self, frames: Sequence[Frame], group: _Group) -> None:
-        # The same instruction called the function of another task, so this task's function ended by a jump.
+        # Name a frame whose call instruction calls a task's function elsewhere. In this frame, the function of the task
+        # ended by a jump.
         if group.first and frames[group.first].call_site in self._calls_of_tasks:
             self._result.names.setdefault(_key(frames[group.first]), _TASK_INVOKER)
 
@@ -294,10 +300,10 @@ class _Search:
             self._doubt(frames, group)
         elif self._waits_for_release(candidate):
             self._mark_between(candidate)
-        # otherwise the thread has not arrived, or was released: an arriving worker increases its word
+        # otherwise the thread has not arrived, because an arriving worker increases its word, or it was released
 
     def _candidate(self, thread: Thread, frames: Sequence[Frame], group: _Group) -> _Candidate | None:
-        # The team at whose barrier a group of frames may wait, None if it cannot wait at a barrier.
+        # The barrier at which a thread may wait with a group of frames, None if it cannot wait at a barrier.
         regions = thread.hosted_regions()
         index = len(regions) - self._regions_outside(thread, frames, group.last)
         if not 0 <= index <= len(regions):
@@ -307,7 +313,8 @@ class _Search:
         region, name = around, _BARRIER
         kinds: tuple[int, ...] = (PLAIN, REDUCTION)
         if group.entry is None:
-            # A worker's own routine: the barrier that begins the next region also ends the last region.
+            # The worker is in its own routine, outside of all user code. Its barrier at the beginning of the next
+            # region is the second half of the barrier at the last region's end.
             region, kinds, name = inside, (CLOSING,), FORK_BARRIER
         elif is_fork(group.entry):
             region, kinds, name = inside, (CLOSING,), JOIN_BARRIER
@@ -323,15 +330,16 @@ class _Search:
         return len(places) - bisect_left(places, first)
 
     def _frames_of_regions(self, thread: Thread, frames: Sequence[Frame]) -> Sequence[int]:
-        # The frames are cached, because a stack may have many groups.
+        # The result is cached, because a stack may have many groups of frames.
         if thread.address not in self._region_frames:
             pairs = enumerate(pairwise(frames))
             self._region_frames[thread.address] = [index for index, p in pairs if self._code.begins_region(*p)]
         return self._region_frames[thread.address]
 
     def _is_in_task(self, thread: Thread, frames: Sequence[Frame], group: _Group) -> bool:
-        # Whether an explicit task's code, and not a region's, called a group of frames. The code that begins first
-        # outside of the group decides. All routines that call tasks' code already have their names.
+        # Whether the code that called a group of frames is an explicit task's, and not a region's. This is the
+        # construct's code that begins first outside of the group. All routines that call tasks' code already have their
+        # names.
         if thread.address not in self._invoker_frames:
             names = (self._code.routine_of(frame) for frame in frames[:-1])
             self._invoker_frames[thread.address] = [index for index, name in enumerate(names) if name in TASK_INVOKERS]
@@ -343,12 +351,13 @@ class _Search:
         return region == len(regions) or invokers[first] < regions[region]
 
     def _may_wait(self, candidate: _Candidate) -> bool:
-        # Whether the routine that user code called may wait at a barrier.
+        # Whether the entry point that user code called, and that contains the group of frames, may wait at a barrier.
         entry, frames, group = candidate.group.entry, candidate.frames, candidate.group
         if entry is None:
             return True
         if is_fork(entry):
-            # The routine that begins the region has a name, the routine that ends it has none.
+            # The thread waits only at the region's end. The stack at a region's beginning has a frame of _FORK_CALL,
+            # whose symbol is exported.
             names = (self._code.routine_at(frame.call_site) for frame in frames[group.first : group.last + 1])
             return _FORK_CALL not in names
         if entry:
@@ -368,7 +377,8 @@ class _Search:
         return BarrierWords(self._runtime.heap, self._runtime.structures)
 
     def _has_arrived(self, candidate: _Candidate, kind: int) -> bool:
-        # Whether the thread waits for others to arrive, or has arrived, together with all threads for which it waits.
+        # Whether the thread is at the barrier while others are missing: it waits for their arrival, or has announced
+        # its own.
         words, team, info = self._words, candidate.team, candidate.thread.address
         reached = words.passed(team.address, kind) + STEP
         if not candidate.is_primary and words.arrived(info, kind) == reached:
@@ -379,7 +389,7 @@ class _Search:
         return self._has_flag(candidate, self._arrival_words[key] - {words.arrived_at(info, kind)}, reached)
 
     def _is_held(self, candidate: _Candidate, kind: int) -> bool:
-        # Whether all threads have arrived, and this thread waits to be released.
+        # Whether all threads have arrived, and this thread, a worker, waits to be released.
         words, team, info = self._words, candidate.team, candidate.thread.address
         if (
             candidate.is_primary
@@ -398,8 +408,9 @@ class _Search:
             self._result.between.update(map(_key, candidate.frames[group.first : group.last + 1]))
 
     def _name_held(self, held: dict[tuple[int, int], list[_Candidate]], primaries: Sequence[_Candidate]) -> None:
-        # While all workers wait to be released, the primary thread is in the barrier, too. It waits for tasks, or
-        # combines the parts of a reduction in the user's code.
+        # Name the frames of workers that wait to be released, and of their primary threads. While all workers of a team
+        # wait, the primary thread is in the barrier, too. It waits for tasks, or combines the parts of a reduction in
+        # the user's code.
         for primary in primaries:
             team = primary.team
             kind = next((k for k in primary.kinds if len(held.get((team.address, k), ())) == team.t_nproc - 1), None)
@@ -411,7 +422,7 @@ class _Search:
         for (address, kind), candidates in held.items():
             is_whole = len(candidates) == candidates[0].team.t_nproc - 1
             if kind == CLOSING and not (is_whole and address in ending):
-                for candidate in candidates:  # these have not begun the region
+                for candidate in candidates:  # these workers have not begun the region
                     self._mark_between(candidate)
                 continue
             for candidate in candidates:
@@ -420,7 +431,7 @@ class _Search:
                 self._result.left.add((address, kind))
 
     def _has_flag(self, candidate: _Candidate, addresses: frozenset[int], reached: int) -> bool:
-        # Whether the frames of a group hold a flag that waits until a word at one of *addresses* reaches the count
+        # Whether the stack of a group's frames has a kmp_flag_64 with one of *addresses* and with the awaited count
         # *reached*.
         frames, group = candidate.frames, candidate.group
         if self._flag is None:

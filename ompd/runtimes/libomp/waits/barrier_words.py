@@ -11,7 +11,8 @@ if TYPE_CHECKING:
     from ompd.contract.helpers.pages import Heap
     from ompd.runtimes.libomp.layout.structures import Structures
 
-# enum barrier_type of kmp.h. User code calls entry points for PLAIN and REDUCTION.
+# enum barrier_type of kmp.h: CLOSING is for the beginning and end of a region. The other two barriers are in entry
+# points that user code calls.
 PLAIN, CLOSING, REDUCTION = 0, 1, 2
 KINDS = 3
 # The words count in steps of 4 (KMP_BARRIER_STATE_BUMP). Bit 0 is set while a thread sleeps.
@@ -19,8 +20,8 @@ STEP, COUNT = 4, ~3
 
 
 class BarrierWords:
-    """The counts of arrivals and releases, without the bits for sleeping threads. Threads (``kmp_info_t``) and teams
-    are given by their addresses.
+    """The counts of arrivals and releases, without the bits for sleeping threads. The methods take the address of a
+    thread (``kmp_info_t``) or of a team.
     """
 
     def __init__(self, heap: Heap, structures: Structures) -> None:
@@ -33,7 +34,7 @@ class BarrierWords:
         self._in_team = structures.layout("kmp_base_team_t.t_bar").field("t_bar").offset
 
     def are_used_by(self, team: int) -> bool:
-        """Return whether a team's barriers count in these words. Distributed barriers have separate memory, ``t.b``
+        """Return whether a team's barriers use these words. Distributed barriers have separate memory, ``t.b``
         (``KMP_FORKJOIN_BARRIER_PATTERN=dist,dist``).
         """
         view = self._structures.view("kmp_base_team_t.b", team)

@@ -25,8 +25,7 @@ if TYPE_CHECKING:
     from ompd.runtimes.libomp.handles import Parallel, Thread
     from ompd.runtimes.libomp.plugin import Runtime
 
-# Routines in which a thread that executes a region is at a barrier of its team. In builds by gcc, the first two end by
-# a jump to the third.
+# Routines of a barrier inside of a region. In builds by gcc, the first two end by a jump to the third.
 _INNER = frozenset(("__kmp_barrier", "__kmp_barrier_gomp_cancel", "__kmp_barrier_template"))
 _LEAVING = "all threads have arrived at the barrier, and some have left it"
 _UNCERTAIN = "nothing shows whether a thread that is in the runtime has arrived at the barrier"
@@ -35,7 +34,7 @@ _UNCERTAIN = "nothing shows whether a thread that is in the runtime has arrived 
 def barriers_of(region: Parallel) -> tuple[BarrierState, ...]:
     """Return the barriers of a region's team at which threads wait: :meth:`ParallelHandle.barriers`.
 
-    :raises Unavailable: if it is unknown where in the region a thread is
+    :raises Unavailable: if the stack of a thread does not show where in the region the thread is
     :raises LayoutUnavailable: if the place of the counts is unknown
     """
     return _Barriers(region).states()
@@ -52,8 +51,8 @@ class _Barriers:
         self._unnamed = self._runtime.unnamed
         self._stacks = self._runtime.stacks
         self._code = self._stacks.code
-        # For each kind of barrier, whether all threads may have arrived, and the words with which threads announce
-        # their arrival.
+        # For each kind of barrier, whether all threads may have arrived, and the addresses of the words with which
+        # threads announce their arrival.
         self._all_arrived: dict[int, bool] = {}
         self._arrival_words: dict[int, frozenset[int]] = {}
 
@@ -63,7 +62,7 @@ class _Barriers:
 
     @cached_property
     def _words(self) -> BarrierWords | None:
-        # None if the places of the words are unknown.
+        # The words for barriers, None if their places are unknown.
         try:
             return BarrierWords(self._runtime.heap, self._structures)
         except LayoutUnavailable:
@@ -99,8 +98,8 @@ class _Barriers:
     def _count_of_team(self, kind: int, present: Sequence[int]) -> tuple[int, int, int] | None:
         # The team's count of passed barriers (address, value, generation), None if the count's place is unknown.
         # Intel's counts for debuggers leave out the ends of regions. Distributed barriers
-        # (KMP_PLAIN_BARRIER_PATTERN=dist) do not use these words, so a present worker is not one step ahead of its
-        # team.
+        # (KMP_PLAIN_BARRIER_PATTERN=dist) do not use these words. The words are in use if a present worker's count is
+        # one step ahead of its team's count.
         if self._counters.are_kept and kind != CLOSING:
             return self._counters.passed(self._region, kind)
         words = self._words
@@ -125,7 +124,8 @@ class _Barriers:
                 return (CLOSING,), False
             is_present = self._is_at_end(thread, frames)
             return (CLOSING,) if is_present is not False else (), is_present is not None
-        # Only the routine that the region's code has called counts, because inside of it the thread may execute tasks.
+        # The barrier must be in the routine that the region's code itself has called. Further inside, the thread may
+        # execute tasks, whose routines do not count.
         if self._unnamed is not None:
             frames = self._stacks.frames_called(stack, place)
             if self._is_doubtful(frames):
@@ -146,16 +146,16 @@ class _Barriers:
         return self._unnamed is not None and any(map(self._unnamed.is_doubtful, frames))
 
     def _is_at_end(self, thread: Thread, frames: Sequence[Frame]) -> bool | None:
-        # Whether the thread waits at the region's end, None if that is uncertain. Workers wait for the next region in
-        # the second half of the barrier at the region's end.
+        # Whether the thread waits at the region's end, None if that is uncertain. Workers stay in the second half of
+        # the barrier at a region's end, the fork barrier, until the next region begins.
         names = {self._code.routine_of(frame) for frame in frames}
         if CLOSING_BARRIERS.isdisjoint(names):
             return False
         if self._region.member(0) == thread.address:
             return JOIN_BARRIER in names
         if self._is_beginning():
-            # The primary thread releases the workers one after the other. This worker has not begun the region, or is
-            # at its end.
+            # The primary thread is still releasing the workers one after the other. This worker has not begun the
+            # region yet, or is already at the region's end.
             return None
         return self._is_present(thread, CLOSING, names, None) if self._unnamed is None else True
 
@@ -175,7 +175,8 @@ class _Barriers:
             return True  # the thread waits for the threads below it in the tree
         if not self._may_have_all_arrived(kind, words):
             return False if FORK_BARRIER in names else None
-        # All threads have arrived. The primary thread lets them wait until tasks are complete, or releases them.
+        # All threads may have arrived. The primary thread then keeps the workers waiting until tasks are complete, or
+        # releases them.
         if is_primary:
             return True if is_waiting else None
         if words.go(thread.address, kind):
@@ -188,8 +189,8 @@ class _Barriers:
         return stack.frames_around_end(self._region) if place is None else self._stacks.frames_called(stack, place)
 
     def _sleeps(self, thread: Thread) -> bool | None:
-        # Whether the thread still waits in the kernel, None if unknown. It may have been released and have cleared the
-        # word.
+        # Whether the thread still sleeps in the kernel, None if unknown. Its word does not show this, because a thread
+        # that was released may have cleared the word.
         progress = self._runtime.process.progress(thread.native_thread_id())
         return {"blocked": True, "released": False}.get(progress or "")
 
@@ -201,7 +202,8 @@ class _Barriers:
         return address in self._arrival_words[kind]
 
     def _may_have_all_arrived(self, kind: int, words: BarrierWords) -> bool:
-        # Whether the primary thread is at the barrier, and no worker's count is ahead of the team's.
+        # Whether all threads may have arrived: the primary thread is at the barrier, and no worker's count is ahead of
+        # the team's.
         if kind not in self._all_arrived:
             stack = self._stacks.hosted(self._region.thread(0))
             place = stack.places.get(self._region)
@@ -238,7 +240,8 @@ class _Barriers:
         return read_unsigned(self._runtime.heap, addresses.pop(), 8) & COUNT == STEP
 
     def _flags(self, frames: Sequence[Frame]) -> Iterable[tuple[int, int]]:
-        # A flag has the address of a word, then the awaited count.
+        # All pairs of adjacent words on the stack of *frames*. A flag is such a pair: the address of a word, then the
+        # awaited count.
         last = next(index for index in range(len(frames) - 1, -1, -1) if self._is_runtimes(frames[index]))
         return pairwise(words_on(self._runtime.process, frames[0].sp, frames[last].cfa))
 
@@ -246,8 +249,9 @@ class _Barriers:
         return self._runtime.owners.at(frame.call_site) == RUNTIME
 
     def _counted(self, thread: Thread, likely: int) -> tuple[int, ...]:
-        # A thread may still be leaving the last barrier. Intel's runtime counts the barriers that a team has passed and
-        # that each worker has reached, except for the ends of regions.
+        # The kind of barrier that the thread has reached and its team has not passed. Empty if there is none, because
+        # the thread is still leaving the last barrier. Only Intel's runtime has these counts, and not for the ends of
+        # regions.
         kinds = (likely, *(kind for kind in (PLAIN, REDUCTION) if kind != likely))
         return tuple(kind for kind in kinds if self._counters.has_reached(thread, self._region, kind))[:1]
 

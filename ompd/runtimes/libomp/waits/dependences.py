@@ -1,13 +1,13 @@
 """Tasks that are in no queue because no thread may execute them yet (``kmp_taskdeps.cpp``, ``kmp_tasking.cpp``).
 
 A task with a ``depend`` clause has a node (``kmp_depnode_t``) until the task is complete. The node lists the nodes of
-the tasks that depend on this task (``successors``). A task that generated such tasks has a table of all addresses in
-their clauses (``td_dephash``), with the nodes of the last tasks for each address. The node of a complete task no longer
-has a task.
+the tasks that depend on this task (``successors``). A task whose children have ``depend`` clauses has a table of all
+addresses in these clauses (``td_dephash``). For each address, the table has the nodes of the last tasks. The node of a
+complete task no longer points to the task.
 
-When the code of a detached task has ended, the task becomes a proxy for its event. If it has no node, only the
-program's own pointers still refer to it, and places in queues that the task has left and that no other task has used
-since.
+When the code of a detached task has ended, the task becomes a proxy for its event. If the proxy has no node, two kinds
+of pointers still refer to it: the program's own, and places in queues that the task has left and that no other task has
+used since.
 """
 
 from __future__ import annotations
@@ -27,12 +27,14 @@ if TYPE_CHECKING:
     from ompd.runtimes.libomp.plugin import Runtime
     from ompd.runtimes.libomp.task_heads import Head
 
-# The runtime enlarges tables in steps; the largest has some 260,000 places (__kmp_dephash_extend).
+# Bounds for a table of dependences and for all nodes. The runtime enlarges tables in steps; the largest has some
+# 260,000 places (__kmp_dephash_extend).
 _MAX_PLACES, _MAX_NODES = 1 << 20, 1 << 22
 _IN = 1  # flag for "in" in kmp_depend_info_t; out, inout and the others have other bits
 _ALLOW_COMPLETION = 1  # kmp_event_type_t
-# For an address, a table has the nodes of the last tasks: either one task that writes, or several of one kind, and the
-# set of tasks of another kind before them. LLVM 11 has other members.
+# Members of an entry in a table of dependences. For one address, the entry has the nodes of the last tasks: either one
+# task that writes (_LAST), or a set of tasks of one kind and, before them, a set of tasks of another kind (_SETS). LLVM
+# 11 has other members for sets.
 _ALL = "last_all"  # the member for omp_all_memory
 _LAST, _SETS = "last_out", ("last_set", "prev_set", "last_ins", "last_mtxs")
 
@@ -57,7 +59,8 @@ class WaitingTasks:
         self._queues = runtime.queues
 
     def tasks(self) -> Sequence[Task]:
-        """Return the waiting tasks that nodes, tables and queues show.
+        """Return the waiting explicit tasks. They are found by nodes, by tables of dependences, and in places of
+        queues.
 
         :raises LayoutUnavailable: if the place of nodes is unknown
         :raises CorruptState: if the nodes do not end, or if the task of a node has another node
@@ -86,9 +89,9 @@ class WaitingTasks:
         return children
 
     def without_task(self, low: int, high: int) -> Sequence[tuple[int, int, Sequence[Task]]]:
-        """Return the nodes between two addresses that have no task. A taskwait with dependences has such a node on the
-        stack of its thread. Each row is the address of ``npredecessors``, its value, and the tasks for which the node
-        waits.
+        """Return the nodes without a task whose addresses are from *low* up to *high*. A taskwait with dependences has
+        such a node on the stack of its thread. Each row has the address of the node's ``npredecessors``, the value
+        there, and the tasks for which the node waits.
 
         :raises OmpdError: as :meth:`tasks`
         """
@@ -100,9 +103,9 @@ class WaitingTasks:
         return rows
 
     def before(self, task: Task) -> TaskWait | None:
-        """Return the wait of a task that has not begun, None if it waits for no other task.
+        """Return the dependences for which a task that has not begun waits, None if there are none.
 
-        :raises OmpdError: if the wait is unknown
+        :raises OmpdError: if the dependences cannot be read
         """
         node = self._nodes_view(task).pointer("td_depnode")
         if node is None:
@@ -121,12 +124,12 @@ class WaitingTasks:
         return StructView(self._heap, self._structures.layout(name), address)
 
     def unfinished_children(self, task: Task) -> int:
-        """Return ``td_incomplete_child_tasks``, or the number of children found if that is larger. A serialized region
-        executes children at once and does not count them.
+        """Return ``td_incomplete_child_tasks``, or the number of unfinished children that were found if that is larger.
+        The runtime does not count the children in a serialized region, because it executes them at once.
         """
         children = self._search.children.get(task.address, 0)
         if task.place < task.count:
-            return 0  # the task encountered the next serialized region, whose task now uses the descriptor
+            return 0  # the task encountered another serialized region, and the count is that of the inner region's task
         return max(self.counted_children(task), children)
 
     @property
@@ -186,7 +189,7 @@ class WaitingTasks:
                         fresh.append(later)
             todo = fresh
             if not todo:
-                # If a task's count of children is higher, the missing children may be detached.
+                # If a task's count of children is higher than the number found, the missing children may be detached.
                 children = search.children
                 hidden = {
                     address for address, task in seen.items() if self.counted_children(task) > children.get(address, 0)
@@ -199,14 +202,15 @@ class WaitingTasks:
         return search
 
     def _reachable(self, plain: dict[int, Head]) -> Iterator[Task]:
-        # The current tasks of threads, implicit tasks, queued tasks, and all their ancestors. Most of these have no
-        # dependence, and are only added to *plain*.
+        # Yield the current tasks of threads, implicit tasks, queued tasks, and all their ancestors. Tasks without
+        # dependences, which are most, are not yielded but added to *plain*.
         runtime = self._runtime
         heads = runtime.heads
         seen: set[int] = set()
         starts = [runtime.task_at(address) for address in runtime.current_tasks]
         for team in runtime.live_teams():
-            # Until a team has formed, the memory of its tasks has old contents.
+            # Leave out implicit tasks with another td_team: until a team has formed, the memory of its tasks has old
+            # contents.
             implicit = (runtime.implicit_task(team, number) for number in range(team.t_nproc))
             starts += [task for task in implicit if task.view.pointer("td_team") == team.address]
         starts += self._queues.queued()
@@ -224,7 +228,7 @@ class WaitingTasks:
                 address = task.view.pointer("td_parent")
 
     def _successors(self, task: Task, search: _Search) -> Iterator[Task]:
-        # The tasks that depend on this task, and the tasks in its table.
+        # Yield the tasks that depend on *task*, and the tasks in its table of dependences.
         view = self._nodes_view(task)
         node = view.pointer("td_depnode")
         if node is not None:
@@ -283,7 +287,8 @@ class WaitingTasks:
                 yield node
 
     def _task_of(self, node: int) -> Iterator[Task]:
-        # The task of a node, none if the task is complete. The node of a taskwait with a depend clause has no task.
+        # Yield the task of a node. There is none if the task is complete, or if the node belongs to a taskwait with a
+        # depend clause.
         routine = self._view("kmp_base_depnode", node).pointer("task")
         size = self._runtime.task_layout.size
         if routine is None or not size:
@@ -294,8 +299,8 @@ class WaitingTasks:
         yield self._runtime.task_at(address)
 
     def _detached(self, parents: Set[int]) -> Iterator[Task]:
-        # Detached children of *parents* whose code has ended, from old places of queues. A place counts if the event of
-        # the task there refers back to the task.
+        # Yield the detached children of *parents* whose code has ended. Old places of queues may still have them. A
+        # place counts if the event of the task there points back to the task.
         size = self._runtime.task_layout.size
         masks = self._structures.layout("kmp_tasking_flags_t.proxy").masks
         if not size or not masks.get("proxy") or not masks.get("detachable"):

@@ -3,7 +3,7 @@
 ``th_doacross_flags`` has one bit for each iteration, which is set when the iteration is posted. The runtime numbers the
 iterations of nested loops as if they were one loop. ``th_doacross_info`` begins with the number of loops and the
 address of a counter. For each loop, the lower bound, the upper bound and the step follow. From the second loop on, the
-loop's number of iterations precedes these three.
+loop's number of iterations precedes its lower bound.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ompd.runtimes.libomp.handles import Thread
 
 ROUTINE = "__kmpc_doacross_wait"
-"""The routine that waits. The routines that gcc's code calls also end in this routine."""
+"""The routine that waits for an iteration. The routines for gcc's code call this routine or jump to it."""
 _VECTOR = 2  # index of the argument that points to the iteration's numbers, one for each loop
 _FLAGS = 32  # bits in a word of flags
 _MAX_LOOPS = 64
@@ -30,7 +30,7 @@ _UNKNOWN = "for which iteration of the loop it waits is not known"
 def awaited_iteration(thread: Thread, caller: Frame) -> LockState:
     """Return the iteration for which *thread* waits in :data:`ROUTINE`. The frame *caller* has called this routine.
 
-    :raises Unavailable: if the code before the call does not show the iteration, or if the iteration is done
+    :raises Unavailable: if the code before the call does not show the iteration, or if the iteration has been posted
     :raises LayoutUnavailable: if the place of the loop's description is unknown
     """
     runtime = thread.runtime
@@ -49,7 +49,7 @@ def awaited_iteration(thread: Thread, caller: Frame) -> LockState:
     number = 0
     for each, (lower, upper, step, count) in zip(numbers, loops, strict=True):
         if not min(lower, upper) <= each <= max(lower, upper) or not step:
-            raise Unavailable(_UNKNOWN)  # the thread would not wait for such an iteration
+            raise Unavailable(_UNKNOWN)  # no thread waits for an iteration out of bounds
         number = number * count + (each - lower) // step
     if not 0 <= number < _MAX_ITERATIONS:
         raise CorruptState(info, "a doacross loop is said to have impossible numbers of iterations")
@@ -61,8 +61,8 @@ def awaited_iteration(thread: Thread, caller: Frame) -> LockState:
 
 
 def _loops(thread: Thread, info: int) -> list[tuple[int, int, int, int]]:
-    # Lower bound, upper bound, step and number of iterations of each nested loop. The first loop's number of iterations
-    # is not needed.
+    # Lower bound, upper bound, step and number of iterations of each nested loop, outermost first. The number is 0 for
+    # the outermost loop, where it is not needed.
     memory = thread.runtime.process
     count = read_unsigned(memory, info, 8)
     if not 0 < count <= _MAX_LOOPS:

@@ -3,8 +3,8 @@
 The runtime's table of locks (``__kmp_i_lock_table``) maps lock variables to the locks that they stand for. A lock
 variable that is not itself the lock holds twice the lock's number, which is an index into rows of
 ``kmp_indirect_lock_t``. Such an entry has two words: the lock and its ``kmp_indirect_locktag_t``. Since LLVM 14, a full
-table is followed by a table with twice as many rows. Before, a larger table replaced it, and the table's second member
-counts entries, not rows.
+table is followed by a table with twice as many rows. In earlier releases a larger table replaced a full one, and the
+table's second member counts entries, not rows.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _ROW, _FIRST_ROWS, _MAX_TABLES = 1024, 8, 18
 # A damaged table may have billions of locks.
 _MAX_LOCKS = 1 << 20
 _TAG_SIZE = 4
-# kmp_indirect_locktag_t of locks that count tickets, plain and nestable.
+# Structures of locks that count tickets, plain and nestable, by their kmp_indirect_locktag_t.
 _COUNTING = {
     0: "kmp_base_ticket_lock_t",
     7: "kmp_base_ticket_lock_t",
@@ -38,18 +38,19 @@ _COUNTING = {
 _QUEUING, _MOST_TAGS = (1, 8), 10
 # kmp_indirect_locktag_t of all nestable locks.
 _NESTABLE = frozenset(range(5, 10))
-# kmp_indirect_locktag_t of nestable test-and-set and futex locks, then the low byte of such locks' words.
+# kmp_indirect_locktag_t of nestable test-and-set and futex locks. _POLLED has the low byte of the lock's word for each
+# tag.
 _POLLED_TAS, _POLLED_FUTEX = 5, 6
 _POLLED = {_POLLED_TAS: 3, _POLLED_FUTEX: 5}
 
-# The runtime's variable with the number of the default kind of locks, which a hint can override. Kinds up to 2 are
-# direct.
+# The runtime's variable with the number of the default kind of locks, which a hint can override. Locks of kinds 1 and 2
+# are direct.
 _LOCK_KIND, _LOCK_KIND_TAS, _LOCK_KIND_FUTEX = "__kmp_user_lock_seq", 1, 2
 # kmp_lock.h: the low byte of a direct lock's word is the lock's kind, the other bytes are the owner's gtid + 1. For a
 # futex lock the lowest bit of the other bytes is set while a thread waits.
 _DIRECT_TAS, _DIRECT_FUTEX = 3, 5
 _DIRECT_TAGS = {_LOCK_KIND_TAS: _DIRECT_TAS, _LOCK_KIND_FUTEX: _DIRECT_FUTEX}
-# With this setting the runtime also records the owners of simple locks.
+# The runtime's variable, and the environment variable, with which the runtime also records the owners of simple locks.
 _CHECKS, _CHECK_SETTING = "__kmp_env_consistency_check", "KMP_CONSISTENCY_CHECK"
 
 
@@ -67,11 +68,12 @@ class LockObjects:
     # Queuing locks
 
     def queuing(self, address: int) -> StructView:
-        """Return a view of *address* as a queuing lock."""
+        """Return a view of the memory at *address* as a queuing lock."""
         return self._structures.view("kmp_base_queuing_lock_t", address)
 
     def queue(self, address: int) -> tuple[int, ...]:
-        """Return the threads (``kmp_info_t``) that wait for the queuing lock at *address*, in the order of the queue.
+        """Return the addresses of the threads (``kmp_info_t``) that wait for the queuing lock at *address*, in the
+        order of the queue.
 
         Empty if there is no such lock, or if the lock's queue contradicts itself (:meth:`queue_fault`).
         """
@@ -111,7 +113,7 @@ class LockObjects:
     # Locks that count tickets
 
     def counting(self, address: int) -> StructView:
-        """Return the ticket or drdpa lock at *address*, which must be in the table."""
+        """Return the ticket or drdpa lock at *address*, which must be in the table of locks."""
         return self._structures.view(_COUNTING[self._table.tags[address]], address)
 
     def counts_waiting(self, address: int) -> bool:
@@ -128,7 +130,8 @@ class LockObjects:
 
     def is_awaited_internal(self, address: int) -> bool:
         """Return whether one of the runtime's own ticket locks is at *address* and has waiting threads. If the layout
-        of ticket locks is unknown, return whether the word at *address* or the next word holds *address*.
+        of ticket locks is unknown, return whether the word at *address* or the next word holds *address*, as in every
+        ticket lock.
         """
         try:
             lock = self._structures.view("kmp_base_ticket_lock_t", address)
@@ -144,18 +147,19 @@ class LockObjects:
 
     @cached_property
     def _direct_tags(self) -> frozenset[int]:
-        # The low bytes of direct locks' words. Empty if locks are not direct, because a similar word is then
-        # coincidence.
+        # The possible low bytes of direct locks' words. Empty if the default kind of locks is not direct, because a
+        # similar word is then a coincidence.
         address = self._process.symbol_in(self._runtime.module, _LOCK_KIND)
         if address is None and self._runtime.stripped is not None:
-            # If the runtime has made a lock that is not nestable, the default kind is not direct.
+            # The stripped runtime has no symbol for the default kind. Direct locks are not in the table of locks, so a
+            # plain lock in the table shows that the default kind is not direct.
             own = set(self._table.tags.values()) - _NESTABLE
             return frozenset() if own else frozenset(_DIRECT_TAGS.values())
         kind = read_unsigned(self._process, address, 4) if address is not None else 0
         return frozenset({_DIRECT_TAGS[kind]} if kind in _DIRECT_TAGS else ())
 
     def direct(self, address: int) -> tuple[int, int] | None:
-        """Return *address* and the owner's gtid if there is a held test-and-set or futex lock at *address*."""
+        """Return *address* and the owner's gtid if there is a held test-and-set or futex lock at *address*, else None."""
         try:
             module = self._process.module_at(address)
             if module is not None and (module == self._runtime.module or module.is_system_library):
@@ -172,7 +176,8 @@ class LockObjects:
         if owner is None and gtid in self._runtime.contradicted_gtids:
             return address, gtid
         if owner is None:
-            # The owner may have ended. Unless this is known to be a lock, such a word is coincidence.
+            # No thread has the gtid. Either the owner has ended, or the word is no lock's, so other evidence of a lock
+            # is needed.
             is_number = 0 <= gtid < self._runtime.capacity
             return (address, gtid) if is_number and self._is_lock(address, module) else None
         return address, gtid
@@ -192,8 +197,8 @@ class LockObjects:
 
     @cached_property
     def notes_all_owners(self) -> bool:
-        """Whether the runtime checks programs and therefore records the owners of all its locks. True if that is
-        unknown, so that nothing is concluded from it.
+        """Whether the runtime records the owners of all its locks, because it checks programs. True if that is unknown,
+        so that a recorded owner is not rejected.
         """
         address = self._process.symbol_in(self._runtime.module, _CHECKS)
         if address is not None:
@@ -215,11 +220,13 @@ class LockObjects:
 
     @cached_property
     def criticals(self) -> list[int]:
-        """The variables of critical sections. Each library has its own variable for the same name."""
+        """The addresses of critical sections' variables. For the same name, each library has its own variable."""
         return [address for _, address in self._process.symbols_with_prefix(naming.CRITICAL_PREFIX)]
 
     def critical_lock(self, variable: int) -> int | None:
-        """Return the lock of a critical section's *variable*, which holds the address of the lock's descriptor."""
+        """Return the lock of a critical section, None if there is none. *variable* holds the address of the lock's
+        descriptor.
+        """
         try:
             descriptor = read_pointer(self._process, variable)
             return read_pointer(self._process, descriptor) if descriptor is not None else None
@@ -233,9 +240,9 @@ class LockObjects:
         """
         if kind == "critical":
             return next((variable for variable in self.criticals if self.critical_lock(variable) == lock), None)
-        # A lock variable holds the lock's number. But an uninitialised variable holds 0, which is a number, too, and a
-        # variable whose lock was destroyed or copied still holds a number. So the variable must be among the words of
-        # the waiting thread.
+        # A lock variable holds the lock's number. This does not suffice to find the variable: an uninitialised variable
+        # holds 0, which is a lock's number, too, and a variable whose lock was destroyed or copied still holds a
+        # number. So the variable's address must be among the words of the waiting thread.
         modules: dict[int, Module] = {}
         for candidate in candidates:
             module = self._process.module_at(candidate)
@@ -252,7 +259,8 @@ class LockObjects:
 
 
 class _Table(NamedTuple):
-    # The address of the array of pointers to rows, the number of rows, and the number of locks in use.
+    # One table of locks: the address of its array of pointers to rows, the number of rows, and the number of locks in
+    # use.
     rows_at: int
     rows: int
     used: int
@@ -284,8 +292,8 @@ class LockTable:
         return self._tags_of(self._tables)
 
     def proves(self, lock: int, tag: int) -> bool:
-        """Return whether the memory at *lock* shows a lock with this *tag* in use. Most locks hold their own
-        address.
+        """Return whether the memory at *lock* holds a lock with this *tag*. Most locks are recognised because they hold
+        their own address.
         """
         if tag in _COUNTING:
             view = self._structures.view(_COUNTING[tag], lock)
@@ -294,7 +302,8 @@ class LockTable:
         if tag in _QUEUING:
             return self._structures.view("kmp_base_queuing_lock_t", lock).pointer("initialized") == lock
         if tag in _POLLED:
-            # The word of a test-and-set or futex lock, then the number of times that its owner has set it.
+            # The lock's first word has its kind and its owner. The next word counts how many times the owner has set
+            # the lock.
             word, depth = (read_unsigned(self._process, lock + offset, 4) for offset in (0, 4))
             owner = word >> (8 if tag == _POLLED_TAS else 9)
             return word & 0xFF == _POLLED[tag] and owner <= self._runtime.capacity and (depth > 0) == (owner > 0)
@@ -302,7 +311,7 @@ class LockTable:
 
     @cached_property
     def _tables(self) -> list[_Table]:
-        # The tables in order. Empty if they contradict themselves.
+        # The tables in the order of their locks' numbers. Empty if the tables contradict themselves.
         address = self._process.symbol_in(self._runtime.module, _SYMBOL)
         if address is not None:
             return self._chain(address)
@@ -332,13 +341,14 @@ class LockTable:
 
     @cached_property
     def _counts_entries(self) -> bool:
-        # Whether a stripped runtime's table has the old layout. For runtimes with symbols, the numbers of an old table
-        # contradict the new layout.
+        # Whether a stripped runtime's table of locks counts entries, as before LLVM 14. For a runtime with symbols this
+        # is False, and its numbers then contradict the new layout.
         stripped = self._runtime.stripped
         return stripped is not None and "next_table" not in stripped.table.layout(_TABLE).fields
 
     def _searched(self) -> list[_Table]:
-        # The only such table with a lock among the variables of a stripped runtime.
+        # The runtime has no symbols, so search its variables for a chain of tables that has at least one lock. Empty
+        # unless there is exactly one.
         stripped = self._runtime.stripped
         chains: list[list[_Table]] = []
         for address in stripped.variables.pointers() if stripped is not None else ():

@@ -1,11 +1,11 @@
 """The lock for which a thread waits, the lock's owner, and the user's variable that stands for the lock.
 
 A waiting thread has the address of the lock in a register or on its stack, among stale words and data. A word counts
-only if the memory there proves that it is the awaited lock:
+only if the memory to which it points proves to be the awaited lock:
 
 - A queuing lock holds its own address and has the thread in its queue.
-- A ticket or drdpa lock is in the runtime's table of locks, and more threads have drawn a ticket than were served. Only
-  debug information shows the layout of these locks.
+- A ticket or drdpa lock is in the runtime's table of locks, and more threads have drawn a ticket than were served. The
+  layout of these locks is only in debug information and in tables of layouts.
 - A test-and-set or futex lock is the user's variable itself, and names another thread as its owner.
 
 A variable is reported only if the runtime's table maps it to the lock.
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from ompd.contract.process import Frame
     from ompd.runtimes.libomp.handles import Thread
 
-# Routines that acquire a lock, and the kind of lock.
+# The kind of lock that a routine acquires, by the routine's name.
 _LOCK_ROUTINES = {
     "__kmpc_critical": "critical",
     "__kmpc_critical_with_hint": "critical",
@@ -46,7 +46,7 @@ _UNNAMED_CRITICAL = "GOMP_critical_start"
 _NEST_ROUTINES = ("__kmpc_set_nest_lock", "omp_set_nest_lock")
 # Routines that acquire the runtime's own locks.
 _BOOTSTRAP = ("__kmp_acquire_ticket_lock", "__kmp_acquire_bootstrap_lock")
-# Routines between two attempts to acquire a direct lock.
+# Routines in which a thread is between two attempts to acquire a direct lock.
 _BETWEEN_ATTEMPTS = frozenset(("__kmp_spin_backoff", "__kmp_hardware_timestamp", "__kmp_yield"))
 
 
@@ -57,7 +57,7 @@ def lock_of(thread: Thread) -> LockState | None:
     :raises LayoutUnavailable: if the layout of locks is unknown
     """
     runtime = thread.runtime
-    runtime.lock_objects  # noqa: B018  raises if the layout of locks is unknown
+    runtime.lock_objects  # noqa: B018 raises LayoutUnavailable
     code = runtime.stacks.code
     frames = _innermost_frames(thread)
     routines = [code.routine_of(frame) for frame in reversed(frames[:-1])]
@@ -68,13 +68,14 @@ def lock_of(thread: Thread) -> LockState | None:
         return _internal_lock(thread, frames)
     is_nestable = any(name in _NEST_ROUTINES for name in routines)
     lock = _awaited_lock(thread, frames, kind, is_nestable=is_nestable)
-    # gcc passes no variable for the unnamed critical section. The called routine may jump to another routine.
+    # gcc passes no variable for the unnamed critical section. The routine that user code called may have jumped to
+    # another routine, so it need not be on the stack.
     called = naming.routine_name(runtime.process.routine_called(frames[-1].pc))
     return replace(lock, is_unnamed=True) if _UNNAMED_CRITICAL in (called, *routines) else lock
 
 
 def asks_for_lock(thread: Thread, frames: tuple[Frame, ...]) -> bool:
-    """Return whether *frames* hold the address of a lock for which *thread* provably waits."""
+    """Return whether a register or stack word of *frames* is the address of a lock for which *thread* provably waits."""
     objects = thread.runtime.lock_objects
     in_registers, on_stack = _candidates(thread, frames)
     candidates = list(dict.fromkeys(in_registers + on_stack))
@@ -107,8 +108,8 @@ def _awaited_lock(thread: Thread, frames: tuple[Frame, ...], kind: str, *, is_ne
         lock = objects.lock_of(passed) if passed is not None else None
         if lock is not None and objects.counts_waiting(lock):
             return _indirect_state(thread, objects.counting(lock), kind, candidates, is_nestable=is_nestable)
-        # A word on the stack may be left over from an earlier call, but the registers of the runtime's frames are in
-        # use.
+        # Search the registers of the runtime's frames first, because they are in use. A word on the stack may be left
+        # over from an earlier call.
         for words in (in_registers, on_stack):
             counting = {word for word in words if objects.counts_waiting(word)}
             if len(counting) == 1:
@@ -127,8 +128,9 @@ def _awaited_lock(thread: Thread, frames: tuple[Frame, ...], kind: str, *, is_ne
 
 
 def _internal_lock(thread: Thread, frames: tuple[Frame, ...]) -> LockState | None:
-    # One of the runtime's own locks (kmp_bootstrap_lock_t, a ticket lock), by its symbol. The routine that acquires the
-    # lock has the lock's address in a register. The runtime records no owner.
+    # The awaited lock if it is one of the runtime's own (kmp_bootstrap_lock_t, a ticket lock), with its symbol as name.
+    # None if there is not exactly one. The routine that acquires the lock has the lock's address in a register. The
+    # runtime records no owner.
     runtime = thread.runtime
     if not any(runtime.stacks.code.routine_of(frame) in _BOOTSTRAP for frame in frames):
         return None
@@ -149,7 +151,8 @@ def _internal_lock(thread: Thread, frames: tuple[Frame, ...]) -> LockState | Non
 
 
 def _direct_lock(thread: Thread, kind: str, candidates: list[int]) -> LockState | None:
-    # The only direct lock among the words. Locks that the thread itself holds may be among the words, too.
+    # The direct lock among the words, None unless there is exactly one. None also if the thread itself holds the lock,
+    # because a thread's words may have such locks, too.
     objects = thread.runtime.lock_objects
     direct = {objects.direct(candidate) for candidate in candidates} - {None}
     if len(direct) != 1:
@@ -164,7 +167,8 @@ def _direct_lock(thread: Thread, kind: str, candidates: list[int]) -> LockState 
 def _passed_lock(
     thread: Thread, kind: str, frames: tuple[Frame, ...], passed: int, *, is_nestable: bool
 ) -> LockState | None:
-    # The direct lock that was passed to the routine. The thread itself may own the lock.
+    # The direct lock that user code passed to the routine, None if it passed none. Unlike in _direct_lock(), the thread
+    # itself may own the lock.
     objects = thread.runtime.lock_objects
     direct = objects.direct(passed) or objects.direct(objects.lock_of(passed) or 0)
     if direct is None:
@@ -174,7 +178,7 @@ def _passed_lock(
     state = _direct_state(thread, kind, *direct, passed, is_searched=is_searched)
     if not is_own or not is_nestable or is_searched:
         return state
-    # The owner of a nestable lock sets it again without waiting.
+    # The word must be wrong, because the owner of a nestable lock sets the lock again without waiting.
     fault = f"the lock's word is {state.owner_value:#x}, which names the thread that waits for it"
     return replace(state, owner=None, owner_fault=CorruptState(state.address, fault))
 
@@ -182,7 +186,8 @@ def _passed_lock(
 def _direct_state(
     thread: Thread, kind: str, address: int, gtid: int, variable: int | None, *, is_searched: bool
 ) -> LockState:
-    # Nestable locks of these kinds are objects of the runtime, with a separate user's variable.
+    # A direct lock is the user's variable. A nestable lock of the same kinds is an object of the runtime, for which a
+    # separate variable of the user stands.
     users_variable = (variable or address) if kind == "lock" else address
     word = read_unsigned(thread.runtime.process, address, 4)
     lock = LockState(address, kind, None, (), users_variable, is_searched=is_searched)
@@ -190,7 +195,8 @@ def _direct_state(
 
 
 def _waits_inside(thread: Thread, frames: tuple[Frame, ...]) -> bool:
-    # Whether the thread has just failed to acquire the lock, because it is in a routine between two attempts.
+    # Whether the thread has failed to acquire the lock and tries again. This is so if it is in a routine between two
+    # attempts, or outside of the runtime's code.
     runtime = thread.runtime
     if runtime.owners.of(frames[0]) != RUNTIME:
         return True
@@ -218,11 +224,11 @@ def _indirect_state(
 
 
 def _fault_of_owner(thread: Thread, lock: StructView, gtid: int, *, is_nestable: bool) -> CorruptState | None:
-    # The reason why the number in owner_id cannot be the owner's, None if it can be.
+    # The reason why *gtid*, from the lock's owner_id, cannot be the owner's, None if it can be.
     objects = thread.runtime.lock_objects
     if objects.is_held_by(gtid, thread):
-        # The owner of a nestable lock sets it again without waiting. For any other lock, the runtime's check ends the
-        # program.
+        # A thread does not wait for its own lock. The owner of a nestable lock sets the lock again without waiting. For
+        # any other lock, the check that records owners would end the program.
         return CorruptState(lock.address, f"owner_id is {gtid + 1}, the number of the thread that waits for the lock")
     if not is_nestable and not objects.notes_all_owners:
         return CorruptState(lock.address, f"owner_id is {gtid + 1}, though the runtime does not set it for this lock")
@@ -235,12 +241,13 @@ def _waiters(thread: Thread, address: int) -> tuple[int, ...]:
         try:
             natives.append(thread.runtime.thread_at(waiter).native_thread_id())
         except OmpdError:
-            continue  # the native id of this thread is unknown
+            continue  # a waiting thread whose native id is unknown is left out
     return tuple(natives)
 
 
 def _with_owner(thread: Thread, lock: LockState, gtid: int, address: int, value: int) -> LockState:
-    # The same lock with the owner that *gtid* identifies, and the word with the owner.
+    # A copy of *lock* with the owner that *gtid* identifies. *address* and *value* are those of the word that records
+    # the owner.
     native, gone = None, None
     try:
         owner = thread.runtime.thread_by_gtid(gtid)
@@ -253,7 +260,7 @@ def _with_owner(thread: Thread, lock: LockState, gtid: int, address: int, value:
     except BadInput:
         gone = f"the thread that the runtime has numbered {gtid}, which the process does not have any more"
     except OmpdError:
-        pass  # the owner cannot be read
+        pass  # the owner stays unknown, because its thread cannot be read
     return replace(lock, owner=native, owner_address=address, owner_value=value, owner_gone=gone)
 
 
@@ -271,8 +278,8 @@ def _innermost_frames(thread: Thread) -> tuple[Frame, ...]:
 
 
 def _candidates(thread: Thread, frames: tuple[Frame, ...]) -> tuple[list[int], list[int]]:
-    # Words that may be an address that was passed to the routine. The first list has OMPT's wait identifier and the
-    # registers of the runtime's frames, the second the registers of the user's frame and the words on the stack.
+    # Two lists of words that may be the address of the awaited lock. The first list has OMPT's wait identifier and the
+    # registers of the runtime's frames. The second list has the registers of all frames and the words on the stack.
     runtime = thread.runtime
     wait_id = [thread.kept_state()[1]] if runtime.states_are_kept else []
     words = words_on(runtime.process, frames[0].sp, frames[-1].sp)

@@ -2,14 +2,14 @@
 
 A waiting thread takes tasks from its own queue and from the queues of the team's other threads
 (``__kmp_execute_tasks_template``). ``__kmp_task_is_allowed`` decides which tasks the thread may execute. At a barrier
-it may execute any task. At a taskwait, at the end of a task group, and while a task that is not deferred waits for
-dependences, it may execute all untied tasks, but only those tied tasks that are descendants of its last tied task
-(``td_last_tied``). With KMP_TASK_STEALING_CONSTRAINT=0 it may execute any task there, too.
+it may execute any task. It is restricted at a taskwait, at the end of a task group, and while a task that is not
+deferred waits for dependences. There it may execute all untied tasks, but only those tied tasks that are descendants of
+its last tied task (``td_last_tied``). With KMP_TASK_STEALING_CONSTRAINT=0 it may execute any task there, too.
 
-An implicit task counts as the last tied task only while ``td_taskwait_thread`` shows that it waits. A wait for
-dependences (``__kmpc_omp_wait_deps``) does not set this member, so any task may be executed meanwhile. In all these
-waits threads look for tasks repeatedly. A thread that sleeps at a barrier is woken up when the first task of the region
-is queued, and by each thread that takes tasks from its queue.
+An implicit task counts as the last tied task only while its ``td_taskwait_thread`` shows that it waits. A wait for
+dependences (``__kmpc_omp_wait_deps``) does not set this member, so an implicit task's thread may execute any task
+meanwhile. In all these waits threads look for tasks repeatedly. A thread that sleeps at a barrier is woken up when the
+first task of the region is queued, and by each thread that takes tasks from its queue.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 def kind_of(thread: Thread) -> str | None:
-    """Return the kind of wait that a thread's routines show: :meth:`ThreadHandle.wait_kind`."""
+    """Return the kind of wait that the runtime's routines on a thread's stack show: :meth:`ThreadHandle.wait_kind`."""
     return wait_kind(states.routines_inside(thread))
 
 
@@ -80,7 +80,8 @@ def _group_view(task: Task) -> StructView:
 
 
 def _dependence(thread: Thread, task: Task) -> SchedulingPoint:
-    # The dependence node for the wait is in the frame of the waiting routine.
+    # The scheduling point of a task that waits for dependences. The node (kmp_depnode_t) for the wait is on the stack,
+    # in the frame of the waiting routine. Without exactly one such node, the awaited tasks are unknown.
     runtime = thread.runtime
     frames = runtime.process.stack(thread.native_thread_id()).frames
     low, high = frames[0].sp, frames[-1].cfa or frames[-1].sp
@@ -96,7 +97,7 @@ def _point(kind: str, task: Task, count: int, address: int, tasks: Sequence[Task
 
 
 def _allowed_tasks(kind: str, task: Task) -> str:
-    # If this task is untied, td_last_tied may be another task, so nothing is concluded from it.
+    # If td_last_tied is another task, because *task* is untied, the restriction to its descendants is not reported.
     if not task.runtime.constrains_task_stealing or (kind == "dependence" and task.kind() != "explicit"):
         return ANY
     try:

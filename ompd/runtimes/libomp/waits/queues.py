@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from ompd.runtimes.libomp.plugin import Runtime
 
 _MAX_QUEUED_TASKS = 1 << 20
-# A team has a queue for each priority that its tasks have; omp_get_max_task_priority() is seldom above ten.
+# A team has one queue for each priority that its tasks have. Programs have far fewer priorities, because
+# omp_get_max_task_priority() is seldom above ten.
 _MAX_PRIORITIES = 1 << 16
 _LOCK = "kmp_base_task_team_t.tt_threads_lock"
 _PRIORITIES = "kmp_base_task_team_t.tt_task_pri_list"
@@ -46,7 +47,9 @@ class Queues:
         return [self._runtime.task_at(address) for address in addresses]
 
     def places(self) -> list[int]:
-        """Return the contents of all places in these queues, including tasks that have left the queue."""
+        """Return the addresses in all places of the threads' queues. A place may still have a task that has left the
+        queue.
+        """
         words: dict[int, None] = {}
         for view in self._queues():
             array, size = view.pointer("td_deque"), view.signed("td_deque_size")
@@ -67,7 +70,7 @@ class Queues:
     def prioritized(self) -> list[Task]:
         """Return the queued tasks that have a priority, highest first (``tt_task_pri_list``).
 
-        :raises LayoutUnavailable: if no debug information shows the place of these queues
+        :raises LayoutUnavailable: if neither debug information nor a table shows the place of the queues for priorities
         """
         stripped = self._runtime.stripped
         if stripped is not None and defined_as("kmp_task_pri_t") not in stripped.table.structs:
@@ -89,7 +92,7 @@ class Queues:
         return self._tasks_at(addresses)
 
     def _offset_of_priorities(self) -> int:
-        # The offset of the pointer to the first queue.
+        # The offset in a task team of the pointer to the first queue for a priority.
         layout = self._structures.layout(_PRIORITIES)
         for name in ("tt_task_pri_list.begin", "tt_task_pri_list"):
             field = layout.fields.get(name)
@@ -98,8 +101,8 @@ class Queues:
         raise LayoutUnavailable("the runtime keeps tasks with priorities in another form than is known")
 
     def _task_teams(self) -> Iterator[tuple[int, int]]:
-        # The number of threads and the task teams (kmp_base_task_team_t) of all live teams. Each team uses two task
-        # teams in turns.
+        # The task teams (kmp_base_task_team_t) of all live teams, each as the team's number of threads and the task
+        # team's address. Each team uses two task teams in turns.
         field = self._structures.layout("kmp_base_team_t").field("t_task_team")
         seen: set[int] = set()
         for team in self._runtime.live_teams():
@@ -111,8 +114,8 @@ class Queues:
 
     def _is_task_team(self, address: int) -> bool:
         # Since LLVM 18, the second word of a serialized team points to a list of task teams instead of a task team. A
-        # task team begins with a lock, which holds its own address. Intel's builds have a different lock, whose layout
-        # is unknown.
+        # task team begins with a lock that holds its own address, which distinguishes it from a list. Intel's builds
+        # have a different lock, whose layout is unknown, so there every address counts as a task team.
         stripped, layout = self._runtime.stripped, self._structures.layout("kmp_base_task_team_t")
         if stripped is None and (layout.source != dwarf.SOURCE or not self._structures.layout(_LOCK).fields):
             return True
