@@ -19,14 +19,14 @@ if TYPE_CHECKING:
     from ompd.runtimes.libgomp.handles import Parallel, Thread
     from ompd.runtimes.libgomp.members import Member
 
-# The barriers of a team: the one at its region's end, and the one for everything else.
+# The two barriers of a team: FINAL at the region's end, INNER at all other places.
 FINAL, INNER = "final", "inner"
 _COUNTERS = {INNER: "barrier.awaited", FINAL: "barrier.awaited_final"}
 
 # bar.h: the low bits of a barrier's generation (BAR_TASK_PENDING, BAR_WAITING_FOR_TASK, BAR_CANCELLED)
 _TASK_PENDING, _WAITING_FOR_TASK, _CANCELLED = 1, 2, 4
-# A waiting thread sleeps on the generation. Changes of these two bits do not release it: the thread wakes up, looks for
-# tasks, and sleeps again.
+# The bits of the generation that do not release a waiting thread. The thread sleeps on the generation. If one of these
+# two bits changes, the thread wakes up, looks for tasks, and sleeps again.
 _NO_RELEASE = _TASK_PENDING | _WAITING_FOR_TASK
 # BAR_INCR: the bits above count the barriers that the team has passed.
 _PASSAGE = 8
@@ -35,7 +35,8 @@ _PASSAGE = 8
 def barriers_of(region: Parallel) -> tuple[BarrierState, ...]:
     """Return the barriers of a region's team at which threads wait.
 
-    The threads' stacks show the barriers. If the barriers' counters disagree, the result has a doubt.
+    The threads' stacks show which threads wait at which barrier. If a barrier's counter disagrees with the number of
+    these threads, the result has a doubt.
 
     :raises Unavailable: if a thread's stack does not show at which barrier it waits
     """
@@ -57,38 +58,39 @@ def barriers_of(region: Parallel) -> tuple[BarrierState, ...]:
 
 
 def _barrier_of(thread: Thread, region: Parallel) -> tuple[str | None, bool]:
-    # The barrier at which the thread's implicit task waits, and whether that is certain. It is certain if the task has
-    # called a routine that ends with a barrier, or if the task's code is over.
+    # The barrier at which the thread's implicit task waits, None if it waits at no barrier, and whether that is
+    # certain. The barrier is certain if the task has called a routine that ends with a barrier, or if the task's code
+    # is over.
     if not thread.memberships:
         return None, True  # a worker back in the pool has passed the barrier at the region's end
     stack, own = thread.stack, thread.group_of(region.address)
     if own is None and stack.runs_other_code:
-        return None, True  # if the thread runs a task at a barrier, the counters disagree
+        return None, True  # if the thread runs a task at a barrier, _doubt() reports it
     if own is None:
         raise Unavailable("where a thread of the team is in the region is not to be told from its stack")
     if own.code == TASK and stack.calls_its_own(own) is False:
-        return INNER, False  # the region's code has jumped to a routine that executes tasks
+        return INNER, False  # the region's code has jumped to a routine that executes tasks, perhaps at a barrier
     if own.code != PARALLEL:
         return barrier_at_end(thread, own, region), True
     for called in reversed(stack.groups[: stack.groups.index(own)]):
         if called.entry is None and called.code == TASK:
-            return INNER, False  # a taskwait executes tasks, too
+            return INNER, False  # uncertain: the unnamed routine executes tasks, which a taskwait does, too
         if called.entry in BARRIERS or is_at_unnamed_barrier(thread, called, region):
             return INNER, True
         if not stack.is_interrupted(called):
-            break  # except from a signal handler, no further barrier can have been called
+            break  # only a signal handler could have called a barrier further inside
     return None, True
 
 
 def _word(region: Parallel, kind: str) -> tuple[int, int, int]:
-    # Address and value of the barrier's counter, and the number of barriers that the team has passed.
+    # The address and the value of a barrier's counter, and the number of barriers that the team has passed.
     view, name = region.barrier, _COUNTERS[kind]
     return view.address_of(name), view.unsigned(name), view.unsigned("barrier.generation") // _PASSAGE
 
 
 def _counted(region: Parallel, kind: str) -> int:
-    # The number of arrived threads by the barrier's own counter. The last thread resets the counter, and the others
-    # wait until no task is left.
+    # The number of threads that have arrived, according to the barrier's own counter. The last thread resets the
+    # counter. If it also sets _WAITING_FOR_TASK, all threads have arrived and wait until no task is left.
     view = region.barrier
     total, awaited = view.unsigned("barrier.total"), view.unsigned(_COUNTERS[kind])
     if total != region.nthreads:
@@ -120,7 +122,8 @@ def is_docked(thread: Member) -> bool:
     stack = thread.stack
     outermost = stack.groups[-1] if stack.groups else None
     if outermost is None or outermost.entry != BEGIN:
-        # The stack of a waiting thread leads through the runtime.
+        # A docked worker's stack has the worker's first routine outermost. If the stack could not be followed so far,
+        # the answer is unknown, unless user code or other code was found on it.
         if not stack.runs_other_code and stack.stopped is not None and not stack.reaches_user:
             sp = stack.frames[-1].sp if stack.frames else 0
             unknown = "whether the thread is idle cannot be told, since its stack cannot"
@@ -136,13 +139,15 @@ def _waits_at_dock(thread: Member, group: Group) -> bool:
     dock_offset = layouts["gomp_thread_pool"].field("threads_dock.bar.generation").offset
     dock = thread.pool + dock_offset if thread.pool is not None else None
     at_team = thread.claims[-1].team + barrier + generation if thread.claims else None
-    # A signal handler may wait for something else than the interrupted thread.
+    # If a signal interrupted the wait, only look at frames from the interrupted one outwards. The signal's handler may
+    # wait for something else.
     first = group.inner if stack.is_interrupted(group) else 0
     frames = stack.frames[first : group.outer + 1]
     awaited = stack.process.futex_word(frames[0]) if first else stack.futex_word()
     if awaited is not None:
-        return awaited == dock  # otherwise at the team's barrier, or for a lock to which its code jumped
-    # A spinning thread makes no system call. A register holds the address of the word, or of the word's barrier.
+        return awaited == dock  # otherwise it waits at the team's barrier, or for a lock
+    # A spinning thread makes no system call. One of its registers holds the address of the generation, or of the
+    # structure that contains the generation.
     innermost = next((frame for frame in frames if stack.owners.of(frame) == RUNTIME), None)
     values = set(innermost.registers.values()) if innermost is not None else set()
     for less in (0, generation):
@@ -194,13 +199,14 @@ def _words_of_barrier(region: Parallel) -> set[int]:
 def barrier_at_end(thread: Member, group: Group, region: Parallel) -> str | None:
     """Return the barrier at which a thread waits after leaving its region's code, None if it waits at no barrier.
 
-    This is the barrier of the region's end, unless the code left by a tail call to a routine with a barrier. In that
-    case the outermost routine called the region's code through a pointer, and called no routine of the runtime.
+    This is the barrier of the region's end, unless the region's code left by a tail call to a routine with a barrier.
+    In that case the call in the outermost routine is the call of the region's code, through a pointer, and not a call
+    of another routine.
     """
     if group.code != TASK and not waits_for_team(thread, group, region):
         return None
     direct = thread.stack.calls_its_own(group)
-    if direct is None:  # choose the barrier at which a thread has arrived
+    if direct is None:  # choose the barrier whose counter shows that a thread has arrived
         total = region.barrier.unsigned("barrier.total")
         inner, final = (region.barrier.unsigned(_COUNTERS[kind]) != total for kind in (INNER, FINAL))
         return INNER if inner and not final else FINAL

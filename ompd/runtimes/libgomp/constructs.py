@@ -1,4 +1,6 @@
-"""The code of regions and tasks on all threads' stacks. It shows functions, callers and the places of tasks."""
+"""The code of regions and tasks on all threads' stacks. It shows the functions of regions and tasks, the code that
+encountered regions, and the threads on which tasks are.
+"""
 
 from __future__ import annotations
 
@@ -37,9 +39,10 @@ class Constructs:
     def _code_of(self, thread: Thread) -> Sequence[ConstructCode]:
         stack = thread.stack
         regions = {index: self._runtime.team_at(team) for team, index in thread.hosted.items()}
-        # The innermost code belongs to the current task. Code around a region that the thread encountered, or around an
-        # undeferred task, belongs to the generating task. So does code around a task that was begun by a routine that
-        # only waits for children. For code around any other deferred task, a task has to be searched.
+        # Find the task of each code, from the innermost outwards. The innermost code belongs to the current task. The
+        # next outer code belongs to the generating task of the inner one in three cases: the inner code is a region
+        # that this thread encountered, an undeferred task, or a task that was begun by a routine that only executes
+        # children of its caller. Around any other deferred task, the task of the outer code has to be searched.
         try:
             task: TaskHandle | None = thread.current_task()
         except OmpdError:
@@ -75,7 +78,7 @@ class Constructs:
         # address is in a register or in the runtime's part of the stack.
         tasks = self._runtime.tasks
         if group.code == UNDEFERRED:
-            # The gomp_task is in the frame of the routine that called the task's code.
+            # The gomp_task of an undeferred task is in the frame of the routine that called the task's code.
             low, high = stack.frames[group.inner].sp, stack.frames[group.inner].cfa
             undeferred = tasks.undeferred
             if high is None:
@@ -85,12 +88,13 @@ class Constructs:
         called = stack.frames[group.inner - 1]
         entry, begun = self._start_of(called), tasks.begun
         named = (begun[word] for word in stack.waiting_words(group) if word in begun)
-        # After a tail call into the runtime, the function has left the stack, and any of these tasks fits.
+        # If the task's function jumped into the runtime by a tail call, it has left the stack, and any of these tasks
+        # may fit.
         is_left = stack.is_runtimes(called)
         return {task.id: task for task in named if is_left or task.view.pointer("fn") == entry}
 
     def _start_of(self, frame: Frame) -> int | None:
-        # The entry of a frame's function.
+        # The entry of a frame's function, None if it is unknown.
         place = self._process.locate(frame.call_site)
         return entry_of(self._process, frame.call_site) if place.symbol is not None else frame.function_start
 
@@ -98,7 +102,8 @@ class Constructs:
 
     @cached_property
     def _code_of_tasks(self) -> Mapping[int, Mapping[str, Sequence[ConstructCode]]]:
-        # The code of tasks by the native ids of threads and the ids of tasks. A stack that cannot be read is left out.
+        # For each thread's native id, then for each task's id, the code of this task on the thread's stack. A stack
+        # that cannot be read is left out.
         codes: dict[int, dict[str, list[ConstructCode]]] = {}
         for thread in self._runtime.threads():
             try:
@@ -122,7 +127,8 @@ class Constructs:
 
     @cached_property
     def _extents(self) -> Sequence[tuple[int, int, int, Thread]]:
-        # For each thread, ordered: start and end of the stack's frames, the largest end so far, and the thread.
+        # One row for each thread, sorted by address: the start and the end of the stack's frames, the largest end in
+        # the rows so far, and the thread.
         unordered: list[tuple[int, int, Thread]] = []
         for thread in self._runtime.threads():
             try:
@@ -148,7 +154,7 @@ class Constructs:
         return thread
 
     def _thread_around(self, address: int) -> Thread | None:
-        # The thread whose stack has an address.
+        # The thread whose stack contains *address*, None if there is none.
         extents = self._extents
         for low, high, furthest, thread in reversed(extents[: bisect_right(extents, address, key=lambda e: e[0])]):
             if low <= address < high:
@@ -187,8 +193,9 @@ class Constructs:
         group = thread.group_of(region.address)
         if group is None or group.code != PARALLEL:
             return None
-        # The region's function may have left by a tail call. So the frame's function must have a construct's name, or
-        # the runtime's call must show the function.
+        # The region's function may have left the stack by a tail call, so the frame may belong to another function. The
+        # frame's function counts only if it has a construct's name. Otherwise the call in the runtime's frame must show
+        # the region's function.
         frames = thread.stack.frames
         inner = frames[group.inner - 1]
         symbol = self._process.locate(inner.call_site).symbol
@@ -201,7 +208,8 @@ class Constructs:
         return self._start_of(inner) if is_users and symbol is None else None
 
     def _passed(self, region: Parallel) -> int | None:
-        # The function that was passed to the routine which began the region.
+        # The region's function, which the user's code passed to the routine that began the region. None if the call
+        # does not show the function.
         thread = region.thread(0)
         frames, group = thread.stack.frames, thread.group_of(region.address)
         if group is None or group.entry == BEGIN or group.outer + 1 >= len(frames):
@@ -235,7 +243,8 @@ class Constructs:
 
 
 def _around_targets(thread: Thread) -> dict[int, TaskHandle | None]:
-    # The tasks that encountered target regions, by the index of the group that called the target region's code.
+    # The task that encountered each target region, None if it is unknown. The key is the index of the group that called
+    # the target region's code.
     tasks: dict[int, TaskHandle | None] = {}
     for depth, context in enumerate(thread.contexts):
         if context.target is not None:
@@ -251,8 +260,8 @@ def _row(frame: int, kind: str, region: Parallel | None, task: TaskHandle | None
 
 
 def _assign(codes: list[ConstructCode], candidates: dict[int, dict[str, Task]]) -> None:
-    # Assign a task to each code for which only one candidate is left. A task has only one place on a stack, so once it
-    # is assigned, it is not a candidate for other places.
+    # Assign a task to each code for which only one candidate is left. A task has only one place on a stack, so an
+    # assigned task is no longer a candidate for other places.
     places: dict[str, list[int]] = {}
     for index, tasks in candidates.items():
         for name in tasks:

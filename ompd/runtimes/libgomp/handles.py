@@ -23,7 +23,7 @@ from ompd.runtimes.libgomp import barriers, locks, points, states
 from ompd.runtimes.libgomp.members import Member
 from ompd.runtimes.libgomp.structures import DETACHED, IMPLICIT, TIED, WAITING, GompTask, GompTeam
 
-# The kinds of tasks whose function is in ``fn``. An undeferred task's is not.
+# The kinds of tasks whose function is in ``fn``. An undeferred task's function is not recorded there.
 _WITH_FUNCTION = (WAITING, TIED, DETACHED)
 
 
@@ -47,8 +47,8 @@ class Thread(Member, WithoutOmpt):
     """A thread that the runtime knows, identified by its ``gomp_thread``."""
 
     def native_id(self, kind: ThreadIdKind) -> int:
-        """The runtime records no identifier, but the structure is in the thread's own storage, which shows the
-        thread.
+        """Return the thread's native identifier of this *kind*. The runtime records none. But a ``gomp_thread`` is in
+        the thread-local storage of its thread, which identifies the thread.
         """
         if kind == ThreadIdKind.LWP:
             return self.native
@@ -63,7 +63,9 @@ class Thread(Member, WithoutOmpt):
         return self.runtime.team_at(self.inner[0].team) if self.inner else None
 
     def outside_of_target(self) -> Outside | None:
-        """Return the place that ``gomp_target_fallback`` has saved."""
+        """Return the thread's place outside of the innermost target region that it executes, None outside of target
+        regions. ``gomp_target_fallback`` has saved this place.
+        """
         if len(self.contexts) == 1:
             return None
         claims = self.contexts[1].claims
@@ -71,7 +73,9 @@ class Thread(Member, WithoutOmpt):
         return Outside(region, claims[0].number if claims else 0, self.task_outside(1))
 
     def current_task(self) -> Task | InitialTask | None:
-        """Return ``task``, None while the thread is idle. Outside of all regions the task may have no ``gomp_task``."""
+        """Return the task to which ``task`` points, None while the thread is idle. An initial task may have no
+        ``gomp_task``; ``task`` is then null.
+        """
         if self.is_idle:
             return None
         address = self.view.pointer("task")
@@ -89,7 +93,7 @@ class Thread(Member, WithoutOmpt):
     def task_outside(self, depth: int) -> Task | InitialTask:
         """Return the task that encountered a target region which this thread executes.
 
-        :param depth: the number of the target region, counted from the innermost, which is 1
+        :param depth: the number of the target region, from 1 for the innermost one
         :raises Unavailable: if the task is unknown
         """
         target = self.contexts[depth].target
@@ -103,7 +107,8 @@ class Thread(Member, WithoutOmpt):
         """Return the thread's initial task. In each target region that the thread executes, it has another initial
         task.
 
-        :param team: the team of a region inside the wanted target region; None for the innermost target region
+        :param team: the team of a region inside the target region whose initial task is wanted; None for the innermost
+            target region
         """
         contexts = self.contexts
         depths = (
@@ -167,7 +172,8 @@ class Parallel(GompTeam, Unnoted, WithoutOmpt):
             count = len(self.runtime.process.threads())
             primary = members.get(0)
             if count < self.nthreads and (primary is None or not barriers.is_forming(primary, self)):
-                # A child of fork() has one thread and a copy of the team. Threads may also have ended.
+                # The process has too few threads: it is a child of fork(), with one thread and a copy of the team, or
+                # threads have ended.
                 left = f"the team has {self.nthreads} threads, the process {count}: it is a fork, or threads have ended"
                 raise Unavailable(left)
             raise NotBegun("no thread of the process has that number in the team: it has not begun, or is lost")
@@ -258,7 +264,9 @@ class Task(GompTask, _AnyTask):
             return False
 
     def likeness(self) -> Hashable | None:
-        """Return all facts that are read for a queued task whose region is its parent's."""
+        """Return a key that is equal for queued tasks with equal facts. It needs no region, because a queued task's
+        region is its parent's. None for a task that is not queued or has no parent.
+        """
         view = self.view
         if self.gomp_kind != WAITING or self.parent is None or view.unsigned("num_dependees"):
             return None
@@ -284,7 +292,8 @@ class Task(GompTask, _AnyTask):
         return "detached" if self.gomp_kind == DETACHED else "suspended"
 
     def thread(self) -> Thread | None:
-        """Return the thread that executes the task, or on which the task is suspended.
+        """Return the thread that executes the task, or on which the task is suspended. None for an explicit task that
+        has not begun or is detached.
 
         :raises Unavailable: if the task is suspended, and no readable stack has it
         """
@@ -300,12 +309,14 @@ class Task(GompTask, _AnyTask):
         return self.view.unsigned("final_task") != 0
 
     def generating(self) -> Task | InitialTask | None:
-        """Return ``parent``. For an implicit task, this is the task that encountered the region."""
+        """Return the task to which ``parent`` points, None for an initial task. An implicit task's parent is the task
+        that encountered the region.
+        """
         if self.parent is not None:
             return self.runtime.task_at(self.parent)
         if self.kind() == "initial":
             return None
-        # The initial thread may not have had a gomp_task.
+        # ``parent`` is null. The generating task may be an initial task without a gomp_task.
         if self.place is None:
             if not self.is_undeferred:
                 raise Unavailable("the task that generated it is over, and libgomp has forgotten it")
@@ -317,7 +328,8 @@ class Task(GompTask, _AnyTask):
         return region.thread(0).initial_task(region.address)
 
     def scheduling(self) -> Task | None:
-        """Return None for a task that has no scheduling task. libgomp does not record scheduling tasks.
+        """Return None for an implicit task, and for an explicit task that has not begun: they have no scheduling task.
+        libgomp does not record the scheduling tasks of other tasks.
 
         :raises Unavailable: for an explicit task that has begun
         """
@@ -329,7 +341,8 @@ class Task(GompTask, _AnyTask):
         return self.runtime.tasks.region_of(self)
 
     def function(self) -> int | None:
-        """Return ``fn`` of an explicit task, or the function of an implicit task's region.
+        """Return the entry of the task's function: ``fn`` of an explicit task, or the function of an implicit task's
+        region. None for an initial task.
 
         :raises Unavailable: for an undeferred task that is on no readable stack
         """
@@ -341,8 +354,8 @@ class Task(GompTask, _AnyTask):
         return self.runtime.constructs.entry_of_undeferred(self)
 
     def waits_for(self) -> TaskWait | None:
-        """Return the wait for the tasks that ``num_dependees`` counts, or for an event. The event of a detached task is
-        the task's address.
+        """Return what the task waits for: the tasks that ``num_dependees`` counts, or the event of a detached task.
+        This event is identified by the task's address. None if the task does not wait.
         """
         status = self.status()
         if status == "detached":
@@ -356,7 +369,7 @@ class Task(GompTask, _AnyTask):
         """Return the number of unfinished children. libgomp keeps no count, but all children are in its lists or on
         stacks.
 
-        :raises OmpdError: if some children cannot be found
+        :raises OmpdError: if some children may be missing
         """
         return self.runtime.tasks.count_children(self.address)
 
@@ -365,8 +378,8 @@ class Task(GompTask, _AnyTask):
 class InitialTask(_AnyTask):
     """The task of an initial thread outside of all regions, if the runtime keeps no ``gomp_task`` for it.
 
-    A thread that executes a target region is an initial thread there. ``target`` is then the number of target regions
-    around this task.
+    A thread that executes a target region is an initial thread there, with another initial task. ``target`` is the
+    number of target regions around this task, 0 outside of target regions.
     """
 
     of: Thread
@@ -387,7 +400,7 @@ class InitialTask(_AnyTask):
         return "executing" if current is not None and current.id == self.id else "suspended"
 
     def waits_for(self) -> None:
-        """Return None: the task is on its thread."""
+        """Return None: the task has begun, so it waits for no dependence."""
 
     def unfinished_children(self) -> int:
         """Return the number of unfinished children. There can be only one, an undeferred task."""

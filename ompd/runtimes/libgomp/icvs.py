@@ -1,7 +1,7 @@
 """Internal control variables. Each task has its own copies (``gomp_task_icv``).
 
-In stripped builds the variables of the whole process have no symbols. The library's own query routines return the
-values, and an emulator runs these routines.
+In stripped builds the variables of the whole process have no symbols. Their values are results of the library's own
+query routines, which an emulator runs.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Layouts of libgomp's structures, and copies of structures that are read at once.
+"""Layouts of libgomp's structures, and cached copies of structures.
 
-libgomp publishes no layouts. They come from debug information of the same build, or from a table that
-:mod:`ompd.runtimes.libgomp.proof` has verified on this image. Names are those of ``libgomp.h``.
+libgomp publishes no layouts. The layouts come from debug information of the same build, or from a table that
+:mod:`ompd.runtimes.libgomp.proof` has verified on the library in the process. Names are those of ``libgomp.h``.
 """
 
 from __future__ import annotations
@@ -75,10 +75,10 @@ WANTED: Mapping[str, tuple[str, ...]] = {
     "omp_nest_lock_t": ("lock", "count", "owner"),
 }
 
-# Older tables do not have this structure.
+# Structures that a source of layouts may lack: older tables do not have this one.
 IF_THERE = ("gomp_doacross_work_share",)
 
-# GCC 9 and 10 keep this in a variable of the whole process.
+# Members that some releases do not have: GCC 9 and 10 keep max_active_levels_var in a variable of the whole process.
 OPTIONAL = frozenset(("icv.max_active_levels_var",))
 
 
@@ -86,8 +86,8 @@ OPTIONAL = frozenset(("icv.max_active_levels_var",))
 class Layouts:
     """The layouts of one runtime.
 
-    ``source`` is the source of the layouts, ``of`` the releases that have them. ``proof`` is the evidence that a table
-    fits this very image.
+    ``source`` is the source of the layouts. ``of`` is the text with the releases that have these layouts. ``proof`` is
+    the evidence that a table fits the library in the process, None without a table.
     """
 
     structs: Mapping[str, StructLayout]

@@ -3,8 +3,8 @@
 A turn in an ordered or doacross loop also counts as a lock. Its holder executes the preceding iteration.
 
 A doacross loop has counters in ``gomp_doacross_work_share.array`` (``GOMP_doacross_wait``, ordered.c): one for each
-thread with a static schedule, one for each chunk with any other schedule. A counter is one more than the last posted
-iteration. The iterations of nested loops are packed into one number, the outermost in its upper bits.
+thread if the schedule is static, else one for each chunk. A counter is one more than the last posted iteration. The
+iterations of nested loops are packed into one number, the outermost in its upper bits.
 """
 
 from __future__ import annotations
@@ -107,7 +107,8 @@ def _is_held(runtime: Runtime, address: int, users: bool) -> bool:
 
 
 class _Owner(NamedTuple):
-    # The holder of a lock, and the word that names the holder; see LockState.
+    # The holder of a lock, and the word that records the holder. The fields mean what LockState's fields ``owner`` and
+    # ``owner_*`` mean.
     native: int | None
     address: int | None = None
     value: int | None = None
@@ -116,7 +117,8 @@ class _Owner(NamedTuple):
 
 
 def _nest_owner(thread: Thread, address: int) -> _Owner:
-    # omp_nest_lock_t.owner is the address of the ICVs of the task that holds it.
+    # The holder of the nestable lock at *address*. omp_nest_lock_t.owner is the address of the ICVs in the gomp_task
+    # that holds the lock.
     runtime, tasks = thread.runtime, thread.runtime.tasks
     view = StructView(runtime.process, runtime.layouts["omp_nest_lock_t"], address)
     value = view.pointer("owner")
@@ -124,7 +126,8 @@ def _nest_owner(thread: Thread, address: int) -> _Owner:
         return _Owner(None)  # the lock is being released
     task, word = value - runtime.layouts["gomp_task"].field("icv").offset, view.address_of("owner")
     if task == thread.view.pointer("task"):
-        # A task never waits for its own nested lock, so it has just acquired the lock and is about to return.
+        # A task never waits for a nestable lock that it holds. So the thread has just acquired the lock and is about to
+        # return.
         raise Unavailable("the thread has just got the lock")
     if task in tasks.implicit or task in tasks.current or task in tasks.explicit():
         holder = runtime.task_at(task).thread()
@@ -141,7 +144,8 @@ def _nest_owner(thread: Thread, address: int) -> _Owner:
 
 
 def _fault_of_owner(runtime: Runtime, lock: int, value: int, task: int) -> CorruptState | None:
-    # The reason why no task, not even one that is over, can have been at *task*.
+    # The reason why *value*, from the lock's owner, is wrong: no task, not even one that is over, can have been at
+    # *task*. None if a task can have been there.
     tasks, size = runtime.tasks, runtime.layouts.size("gomp_task")
     if value % runtime.heap.pointer_size:
         return CorruptState(lock, f"owner is {value:#x}, which is no multiple of {runtime.heap.pointer_size}")
@@ -156,7 +160,8 @@ def _fault_of_owner(runtime: Runtime, lock: int, value: int, task: int) -> Corru
 
 
 def _finished_owner(runtime: Runtime, task: int, word: int, value: int) -> _Owner:
-    # The owner is a task that is over. A pool keeps the team of its last region, with the team's implicit tasks.
+    # The owner of a lock whose owning task is over. If it was an implicit task of a pool's last region, the thread may
+    # still be known, because the pool keeps that region's team with its implicit tasks.
     for team in runtime.last_teams:
         try:
             number, rest = divmod(task - runtime.team_at(team).first_task, runtime.layouts.size("gomp_task"))
@@ -171,7 +176,8 @@ def _finished_owner(runtime: Runtime, task: int, word: int, value: int) -> _Owne
 
 
 def _was_in(thread: Thread, team: int, number: int) -> bool:
-    # Workers keep their old place in their gomp_thread. The primary thread does not.
+    # Whether the thread had this number in a region that is over. Only workers keep their old place in their
+    # gomp_thread; the primary thread, number 0, does not.
     try:
         return number != 0 and thread.claims[:1] == (Membership(team, number),)
     except OmpdError:
@@ -182,7 +188,8 @@ def _was_in(thread: Thread, team: int, number: int) -> bool:
 
 
 def _turn(thread: Thread) -> LockState:
-    # Each thread waits for its turn at its own semaphore. The loop's work share records the thread whose turn it is.
+    # The turn in an ordered loop, as a lock. Each thread waits at its own semaphore. The owner is the thread whose turn
+    # it is, which the loop's work share records.
     semaphore = thread.view.address_of("release")
     share = thread.view.pointer("ts.work_share")
     if share is None or not thread.memberships:
@@ -197,7 +204,8 @@ def _turn(thread: Thread) -> LockState:
 
 
 def _iteration(thread: Thread, group: Group) -> LockState:
-    # The iteration of a doacross loop. The owner is known if the schedule is static.
+    # The iteration of a doacross loop for which the thread waits, as a lock. The owner is known only if the schedule is
+    # static.
     runtime, share = thread.runtime, thread.view.pointer("ts.work_share")
     if _DOACROSS_WORK_SHARE not in runtime.layouts.structs:
         raise LayoutUnavailable(f"nothing tells the layout of {_DOACROSS_WORK_SHARE}")
@@ -233,8 +241,8 @@ def _iteration(thread: Thread, group: Group) -> LockState:
 
 
 def _counter_in_registers(thread: Thread, group: Group, counters: StructView, count: int) -> int:
-    # The index of the counter whose address a register holds. Another register may hold the address of the first
-    # counter.
+    # The index of the counter whose address a register holds. The first counter is ignored if there is another, because
+    # a register may also hold the start of the array.
     array, size = counters.pointer("array"), counters.unsigned("elt_sz")
     if array is None or not size:
         raise Unavailable("for which iteration of the loop it waits is not known")
@@ -263,7 +271,8 @@ def _counter_of(loop: StructView, counters: StructView, iteration: int, count: i
 
 
 def _is_done(counters: StructView, value: int, iteration: int) -> bool | None:
-    # Whether the iteration is done, None if the inner loops decide.
+    # Whether *iteration* of the outermost loop has been posted. None if that depends on the iterations of the inner
+    # loops.
     if counters.unsigned("ncounts") == 1:
         return value > iteration
     if not counters.unsigned("flattened"):

@@ -1,7 +1,8 @@
 """The teams that threads are in.
 
 A thread records its innermost team and its number there. The team records its primary thread's place outside of the
-region. When a region is over, its workers still name its team; only the primary thread does not.
+team's region. When a region is over, the workers' structures still have the address of its team; only the primary
+thread's structure does not.
 """
 
 from __future__ import annotations
@@ -31,10 +32,11 @@ class Membership(NamedTuple):
 
 
 class Context(NamedTuple):
-    """The teams of a thread around one target region that it executes, or inside the innermost target region.
+    """The teams of a thread in one of its target regions, or outside of all of them. Inside of each target region that
+    it executes, the thread begins with no team.
 
-    ``target`` is the target region that this context surrounds, None for the innermost context. ``claims`` are the
-    teams that the thread names in this context, innermost first.
+    ``target`` is the target region that was encountered in this context, None for the innermost context. ``claims`` are
+    the teams that the thread names in this context, innermost first.
     """
 
     target: target_regions.Target | None
@@ -42,8 +44,8 @@ class Context(NamedTuple):
 
 
 class Member(GompThread):
-    """A thread and its teams. *Claims* are the teams that the thread names, *memberships* the teams to which it really
-    belongs.
+    """A thread and its teams. *Claims* are the teams whose addresses are in the structures of the thread. *Memberships*
+    are the teams to which it really belongs.
     """
 
     def __init__(self, runtime: Runtime, native: int, address: int) -> None:
@@ -56,7 +58,8 @@ class Member(GompThread):
         return ParsedStack(self.runtime.owners, self.native)
 
     def once(self, name: str, work: Callable[[], _T]) -> _T:
-        """Return the result of *work*, which is called only once. If that call raised an error, raise the error again.
+        """Return the result of *work*, which is called only once for each *name*. If this call raised an error, raise
+        the error again.
 
         :raises Unavailable: if *work* needs its own result, which damaged structures may cause
         """
@@ -86,8 +89,9 @@ class Member(GompThread):
     def claims(self) -> tuple[Membership, ...]:
         """The teams that the thread names in all contexts, innermost first.
 
-        The thread is the primary thread of all but the last team. If it is a worker in the last team, only that team's
-        primary thread knows the enclosing teams. A worker still claims a team whose region is over.
+        The thread is the primary thread of all but the outermost of these teams. If it is a worker in the outermost
+        team, the enclosing teams are not in its structures, but only in those of that team's primary thread. A worker
+        still claims a team whose region is over.
 
         :raises CorruptState: if the chain of ``prev_ts`` does not end, or contradicts itself
         """
@@ -103,7 +107,7 @@ class Member(GompThread):
         """
         contexts = [Context(None, self.own_claims)]
         start, claims = 0, self.own_claims
-        while not claims or claims[-1].number == 0:  # a thread that executes a target region is an initial thread there
+        while not claims or claims[-1].number == 0:  # otherwise a worker here, so this is no target region
             target = target_regions.around(self, start, len(claims))
             if target is None:
                 break
@@ -132,7 +136,7 @@ class Member(GompThread):
 
     @property
     def is_telling(self) -> bool:
-        """Whether the thread has a team and a task. Only then do its structures show whether the layout is right."""
+        """Whether the thread has a team and a task, so that its structures can show whether the layout is right."""
         try:
             return bool(self.own_claims) and self.view.pointer("task") is not None
         except OmpdError:
@@ -155,10 +159,11 @@ class Member(GompThread):
         return claims
 
     def _is_in(self, claim: Membership) -> bool:
-        # Whether the team is live: its primary thread claims it, or has been lost.
+        # Whether the thread is in the team that it claims, because the team is live. :attr:`Roster.live_teams` has the
+        # live teams.
         roster = self.runtime.roster
         if claim.team not in roster.live_teams:
-            # The team's primary thread may be one that could not be read.
+            # The primary thread of a team that seems over may be a thread that could not be read.
             if roster.unread is not None and not self.is_docked:
                 raise roster.unread
             if self.stack.is_in_region:
@@ -256,17 +261,18 @@ class Member(GompThread):
 
     def _groups_of_regions(self) -> Mapping[int, int]:
         stack, teams = self.stack, [membership.team for membership in self.memberships]
-        # The routine that began a region stays on the stack as long as the region does.
+        # Each region has one group: the routine that began a region stays on the stack as long as the region does.
         forks = [index for index, group in enumerate(stack.groups) if group.forks]
         if len(forks) == len(teams) - 1 and stack.groups and not stack.groups[0].forks:
-            # But at the end of the innermost region the routine may have left by a tail call, and its caller may have,
-            # too.
+            # One group is missing. At the end of the innermost region, the routine that began the region, and its
+            # caller, may have left the stack by tail calls. The thread is then in an unnamed routine at the region's
+            # barrier.
             group, region = stack.groups[0], self.runtime.team_at(teams[0])
             if group.code is None and self.thread_num() == 0 and barriers.is_at_unnamed_barrier(self, group, region):
                 forks.insert(0, 0)
         elif len(forks) == len(teams) + 1 and forks[0] == 0 and stack.groups[0].code is None:
-            # The routine has no region yet, or no longer: gomp_team_end() gives up a nested team before it waits for
-            # the other threads to leave the team's barrier.
+            # The innermost group has no region yet, or no longer: gomp_team_end() gives up a nested team before it
+            # waits for the other threads to leave the team's barrier.
             del forks[0]
         is_certain = len(forks) == len(teams) and stack.stopped is None
         return dict(zip(teams, forks, strict=True)) if is_certain else {}
@@ -284,7 +290,7 @@ class Member(GompThread):
     def is_told_apart(self, group: Group) -> bool:
         """Return whether the region for which *group* stands is known, or is known to have no team yet or no longer.
 
-        In the second case the thread is not at the end of a region.
+        If the region has no team, the thread does not wait at the region's end.
         """
         groups = self.stack.groups
         if groups.index(group) in self.hosted.values():
@@ -305,8 +311,8 @@ class Roster:
         return led | self._orphaned(led)
 
     def _orphaned(self, led: frozenset[int]) -> frozenset[int]:
-        # If a worker calls fork(), the child has only that thread and a copy of its team. The team is live, because no
-        # region ends while a thread is in its code.
+        # The live teams without a primary thread. If a worker calls fork(), the child process has only this worker and
+        # a copy of its team. That team is live, because no region ends while a thread is in its code.
         orphaned: set[int] = set()
         thread_count = len(self._runtime.process.threads())
         for thread, claims in self._claims[0] if self.unread is None else ():
@@ -318,7 +324,8 @@ class Roster:
 
     @cached_property
     def _claims(self) -> tuple[list[tuple[Thread, tuple[Membership, ...]]], OmpdError | None]:
-        # The claims of all threads, and the error if those of a thread are unknown.
+        # Each thread with its claims. Then the error of a thread whose claims are unknown, None if all are known. That
+        # thread is left out.
         readable, fault = [], None
         for thread in self._runtime.threads():
             try:

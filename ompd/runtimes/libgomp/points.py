@@ -5,7 +5,7 @@ At a team's barrier, a thread takes the first task of the team's queue, whicheve
 takes children before an undeferred task that depends on some of them (``gomp_task_maybe_wait_for_dependencies``). At
 the end of a task group, it takes members of the group, or children of the waiting task if no member is queued
 (``GOMP_taskgroup_end``). If tasks have priorities, the thread may take another task of the team first, but only if one
-of the tasks that it waits for could begin. If none of these can begin, it sleeps until one is over or free to begin.
+of the awaited tasks could begin. If no awaited task can begin, the thread sleeps until one is over or free to begin.
 Tasks never move to another thread: ``untied`` is ignored.
 """
 
@@ -21,7 +21,7 @@ from ompd.errors import CorruptState, Unavailable
 if TYPE_CHECKING:
     from ompd.runtimes.libgomp.handles import Task, Thread
 
-# A number of tasks for which no program waits.
+# More tasks than a thread waits for in any program.
 _MOST = 1 << 22
 _WITHOUT_DEPENDENCES = ("GOMP_taskwait", "GOMP_taskgroup_end", "GOMP_taskloop", "GOMP_taskloop_ull")
 
@@ -50,7 +50,7 @@ def point_of(thread: Thread) -> SchedulingPoint | None:
         return None
     state = thread.state().state
     if State.WAIT_BARRIER <= state < State.WAIT_TASKWAIT:
-        # A worker that has passed its region's end waits in the pool.
+        # Except for a worker that has left its region: it waits in the pool, where it executes no tasks.
         return SchedulingPoint("barrier", thread.current_task(), ANY) if not thread.has_left_region() else None
     if state not in (State.WAIT_TASKWAIT, State.WAIT_TASKGROUP):
         return None
@@ -63,7 +63,8 @@ def point_of(thread: Thread) -> SchedulingPoint | None:
 
 
 def _taskwait(task: Task) -> SchedulingPoint:
-    # There is no count. The thread continues when the list of children is empty.
+    # The scheduling point of a taskwait. It has no count, because the thread continues when the list of children is
+    # empty.
     tasks = task.runtime.tasks
     address, value = task.view.address_of("taskwait"), task.view.pointer("taskwait")
     children, is_whole = tasks.children_of(task.address), not tasks.faults

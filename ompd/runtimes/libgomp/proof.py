@@ -3,8 +3,8 @@
 Debug information of the same build has the layouts. Otherwise there are tables for releases, but a stripped library
 does not show its release. A table is used if it names the library's build-id. A table is also used if the library's own
 query routines, called for some threads, read the addresses that the table predicts. Most of these routines are a few
-loads, which are decoded; others run in an emulator. In both cases the structures of all threads must agree with each
-other. A single contradiction rejects a table.
+loads, which are decoded; the others run in an emulator. Whichever way a table was chosen, the structures of all threads
+must agree with each other. A single contradiction rejects a table.
 
 A user's table takes precedence over a shipped table that names the same build-id. If the user's table is rejected, the
 shipped tables are tried.
@@ -40,11 +40,12 @@ from ompd.runtimes.libgomp.structures import IMPLICIT
 _RUNTIME = "libgomp"
 _THREADS_SYMBOL = "gomp_tls_data"
 _ADD = "ompd layout add FILE, where FILE has the debug information of this very build"
-# More threads of the same team would show nothing new.
+# The number of threads for which query routines are called. More threads of the same team would show nothing new.
 _MAX_ASKED = 4
 
-# Query routines, and the member that each reads: a member of the calling thread, or of its team or task if it has one.
-# Without a task, routines for a task's variables read the process's variables.
+# Query routines and what they read: a member of the calling thread's gomp_thread. If this member points to a team or
+# task, the routine also reads the last member there. Without a task, the routine reads a variable of the process
+# instead.
 _QUERIES: tuple[tuple[str, str, str | None], ...] = (
     ("omp_get_thread_num", "ts.team_id", None),
     ("omp_get_level", "ts.level", None),
@@ -118,8 +119,9 @@ def releases_of(known: table.Table) -> str:
 
 
 def _offset(process: Process, module: Module, layouts: Layouts) -> int:
-    # The structure is the first of the library's thread-local variables, unless the library was linked into another
-    # file. If there is a symbol, it shows the structure's place.
+    # The offset of gomp_tls_data, a gomp_thread, in the thread-local block of *module*. Its symbol shows the offset.
+    # Without a symbol it is 0, because gomp_tls_data is the library's first thread-local variable, unless the library
+    # was linked into another file.
     for thread in process.threads():
         try:
             block = process.thread_local_block(module, thread)
@@ -142,7 +144,8 @@ def _offset(process: Process, module: Module, layouts: Layouts) -> int:
 
 
 def _checked(runtime: Runtime) -> Runtime:
-    # In a known build, a contradiction is damage. It is fatal only if no thread agrees with the layout.
+    # Return the runtime of a known build. Its layouts are right, so a contradiction is damage, which is fatal only if
+    # no thread agrees with the layouts.
     threads = registered.filled_in(runtime)
     if threads and _disagreement(threads, _led_teams(threads)) is None:
         return runtime
@@ -154,7 +157,8 @@ def _checked(runtime: Runtime) -> Runtime:
 
 
 def _disagreement(threads: Sequence[Thread], live: Collection[int]) -> tuple[Thread, str] | None:
-    # The first contradiction, None if a thread agrees with the layout.
+    # The first thread whose structures contradict each other, with the contradiction. None if there is no such thread,
+    # or if another thread's structures agree with the layouts.
     faults = dict(contradictions(threads, live))
     if any(thread not in faults and thread.is_telling for thread in threads):
         return None
@@ -162,7 +166,7 @@ def _disagreement(threads: Sequence[Thread], live: Collection[int]) -> tuple[Thr
 
 
 def _led_teams(threads: Sequence[Thread]) -> set[int]:
-    # The teams that primary threads name.
+    # The addresses of the teams that primary threads claim.
     teams: set[int] = set()
     for thread in threads:
         try:
@@ -176,7 +180,8 @@ def _led_teams(threads: Sequence[Thread]) -> set[int]:
 
 
 def _queried(process: Process, module: Module) -> Runtime:
-    # The only table without a contradiction. Tables with the same layouts of all members that are read count as one.
+    # Return the runtime with the only table that is not contradicted. Tables that agree on all members that are read
+    # count as one.
     rejected: list[str] = []
     fitting: list[Runtime] = []
     for each, layouts in _tables(process, module, by_build_id=False):
@@ -221,7 +226,8 @@ def _is_same(one: Layouts, other: Layouts) -> bool:
 
 
 def _queried_offset(process: Process, module: Module, layouts: Layouts) -> int:
-    # omp_get_thread_num() reads ts.team_id and no other member of the thread.
+    # The offset of gomp_tls_data in the thread-local block, from the address that omp_get_thread_num() reads. This
+    # routine reads ts.team_id and no other member of the thread.
     routine = process.symbol_in(module, "omp_get_thread_num")
     if routine is None:
         raise LayoutUnavailable(f"{module.name} does not export omp_get_thread_num")
@@ -248,8 +254,8 @@ def _queried_offset(process: Process, module: Module, layouts: Layouts) -> int:
 
 
 def _misread(runtime: Runtime) -> tuple[str | None, int]:
-    # The first routine that does not read where the layout predicts, and the number of reads that agree with the
-    # layout.
+    # The fault of the first routine that does not read an address that the layouts predict, None if there is none. Then
+    # the number of reads that agree with the layouts.
     count = 0
     followed: set[str] = set()
     for thread in _most_telling(runtime.threads())[:_MAX_ASKED]:
@@ -273,7 +279,7 @@ def _misread(runtime: Runtime) -> tuple[str | None, int]:
 
 
 def _expected(thread: Thread, member: str, pointed: str | None) -> Iterator[tuple[int, int]]:
-    # The addresses and sizes that a routine should read.
+    # The address and the size of each read that a routine should make.
     layouts = thread.runtime.layouts
     own = layouts["gomp_thread"].field(member)
     yield thread.address + own.offset, own.size
@@ -292,9 +298,10 @@ def _most_telling(threads: Sequence[Thread]) -> list[Thread]:
 
 
 def contradictions(threads: Sequence[Thread], live: Collection[int]) -> Iterator[tuple[Thread, str]]:
-    """Yield the threads whose structures, read by the layouts, contradict each other, each with one contradiction.
+    """Yield each thread whose structures contradict each other when read with the runtime's layouts, and one of the
+    contradictions.
 
-    :param live: the teams whose members are checked
+    :param live: the addresses of the live teams. Other teams are not checked
     """
     for thread in threads:
         if isinstance(thread, registered.LostThread):
@@ -339,7 +346,8 @@ def _contradiction_of(thread: Thread, live: Collection[int]) -> str | None:
 
 
 def _contradiction_of_task(thread: Thread) -> str | None:
-    # The implicit tasks of a team are an array at its end, ordered by the threads' numbers.
+    # The contradiction between a thread's implicit task and its team, None if there is none. The implicit tasks of a
+    # team are an array at the team's end, in the order of the threads' numbers.
     runtime, claim = thread.runtime, thread.own_claims[0]
     address = thread.view.pointer("task")
     if address is None:

@@ -184,7 +184,7 @@ def _from_debug_information(process: Process, module: Module) -> dict[str, Struc
 
 @record
 class _Proven:
-    """The table of layouts that was proven at an earlier stop of the process, and the threads that were found with it."""
+    """The table of layouts that was proven at an earlier stop, and the threads that were found with it."""
 
     table: Table
     how: str

@@ -159,7 +159,7 @@ class LockObjects:
         return frozenset({_DIRECT_TAGS[kind]} if kind in _DIRECT_TAGS else ())
 
     def direct(self, address: int) -> tuple[int, int] | None:
-        """Return *address* and the owner's gtid if there is a held test-and-set or futex lock at *address*, else None."""
+        """Return *address* and the owner's gtid if a held test-and-set or futex lock is at *address*, else None."""
         try:
             module = self._process.module_at(address)
             if module is not None and (module == self._runtime.module or module.is_system_library):

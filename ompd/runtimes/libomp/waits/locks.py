@@ -75,7 +75,7 @@ def lock_of(thread: Thread) -> LockState | None:
 
 
 def asks_for_lock(thread: Thread, frames: tuple[Frame, ...]) -> bool:
-    """Return whether a register or stack word of *frames* is the address of a lock for which *thread* provably waits."""
+    """Return whether a register or stack word of *frames* is the address of a lock that *thread* provably awaits."""
     objects = thread.runtime.lock_objects
     in_registers, on_stack = _candidates(thread, frames)
     candidates = list(dict.fromkeys(in_registers + on_stack))
