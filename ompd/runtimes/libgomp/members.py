@@ -107,7 +107,7 @@ class Member(GompThread):
         """
         contexts = [Context(None, self.own_claims)]
         start, claims = 0, self.own_claims
-        while not claims or claims[-1].number == 0:  # otherwise a worker here, so this is no target region
+        while not claims or claims[-1].number == 0:  # inside of a target region, the outermost claim's number is 0
             target = target_regions.around(self, start, len(claims))
             if target is None:
                 break
@@ -146,10 +146,11 @@ class Member(GompThread):
 
     @cached_property
     def memberships(self) -> tuple[Membership, ...]:
-        """The teams of the thread, innermost first. Empty while the thread is idle or outside of all regions.
+        """The teams to which the thread belongs, innermost first. Empty while the thread is idle or outside of all
+        regions.
 
-        The code of their regions is on the thread's stack. A worker stays in a team until the primary thread leaves the
-        team, even while the worker waits in the pool.
+        The code of these teams' regions is on the thread's stack. A worker stays in a team until the primary thread
+        leaves the team, even while the worker waits in the pool.
 
         :raises OmpdError: as :attr:`claims`, or if it is unknown whether the thread is idle
         """

@@ -1,7 +1,7 @@
 """The process's threads that belong to the runtime, by the ``gomp_thread`` in their thread-local storage.
 
-This structure is all zeros until the runtime knows the thread. A worker fills it in step by step. But zeros may also
-mean that the page is lost.
+A ``gomp_thread`` is all zeros until the runtime knows the thread. A worker fills in its own ``gomp_thread`` step by
+step. Zeros may also mean that the page is lost, so the thread's stack must confirm them.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ class NewThread(Thread):
         raise Unavailable(self.reason)
 
     def current_parallel(self) -> None:
-        """Return None: the thread has begun none."""
+        """Return None: the thread has begun no region."""
 
     def current_task(self) -> None:
-        """Return None: the thread has begun none."""
+        """Return None: the thread has begun no task."""
 
     def state(self) -> ThreadState:
         raise Unavailable(self.reason)
@@ -83,7 +83,8 @@ def threads_of(runtime: Runtime) -> Mapping[int, Thread]:
         if address in owners:
             fault = CorruptState(address, "nothing but zeros where the runtime keeps a thread that owns a pool")
             threads[native] = LostThread(runtime, native, address, fault)
-    # If all threads seem to have left, a wrong layout is being tried, or there is damage.
+    # Leave out workers that are about to end. But if all threads seem to be, a wrong layout is being tried, or there is
+    # damage, so keep all.
     return {native: thread for native, thread in threads.items() if not thread.has_left} or threads
 
 
@@ -120,8 +121,8 @@ def _thread(runtime: Runtime, native: int) -> Thread | None:
 
 
 def _is_new(thread: Thread) -> bool:
-    # Whether a worker has only begun to take its place. A worker records its pool, its team and its task one after the
-    # other, and enters the lists of the team and the pool last.
+    # Whether a worker has only begun to fill in its gomp_thread. A worker records its pool, its team and its task one
+    # after the other, and enters the lists of the team and the pool last.
     if thread.has_left:
         return False
     view = thread.view
@@ -138,8 +139,9 @@ def _is_new(thread: Thread) -> bool:
 
 
 def _without_place(thread: Thread) -> Thread | None:
-    # A thread whose gomp_thread is all zeros: the runtime does not know the thread, or has cleared the structure for a
-    # target region, or the structure is lost. The runtime knows every thread that executes a region or a task.
+    # Return a thread whose gomp_thread is all zeros, None if it is not the runtime's. The zeros may have three reasons:
+    # the runtime does not know the thread, or has cleared the structure for a target region, or the page is lost. The
+    # stack shows which, because the runtime knows every thread that executes a region or a task.
     groups = thread.stack.groups
     if any((group.entry or "").startswith(TARGETS) for group in groups):
         return thread
@@ -154,8 +156,9 @@ def _without_place(thread: Thread) -> Thread | None:
         return NewThread(thread.runtime, thread.native, thread.address)
     if any(group.forks for group in groups):
         raise Unavailable("the thread begins or ends a region, or what the runtime kept of it is lost")
-    # Routines of constructs also work on a thread without a place, for example for a critical section outside of all
-    # regions, or for a task there that has not begun or is over. Non-OpenMP threads, too, may call omp_ routines.
+    # Routines of constructs also serve an initial thread whose gomp_thread is still empty, for example in a critical
+    # section outside of all regions. An omp_ routine does not count, because threads that are not OpenMP threads may
+    # call it, too.
     return thread if any(_is_constructs(group.entry) for group in groups) else None
 
 
@@ -164,7 +167,8 @@ def _is_constructs(entry: str | None) -> bool:
 
 
 def _is_noted(thread: Thread) -> bool:
-    # Whether the thread is in the list of a pool or of a team. A worker enters these lists when it has taken its place.
+    # Whether the thread is in the list of a pool or of a team. A worker enters these lists after it has filled in its
+    # gomp_thread.
     runtime = thread.runtime
     release = thread.address + runtime.layouts["gomp_thread"].field("release").offset
     pools, teams = set(), set()
@@ -182,7 +186,7 @@ def _is_noted(thread: Thread) -> bool:
 
 
 def _pooled(runtime: Runtime, pool: int) -> Sequence[int]:
-    # The addresses of the threads in a pool.
+    # The addresses of the gomp_threads in a pool. Empty if the pool cannot be read.
     view = runtime.view("gomp_thread_pool", pool)
     try:
         threads, count = view.pointer("threads"), view.unsigned("threads_used")
@@ -193,7 +197,7 @@ def _pooled(runtime: Runtime, pool: int) -> Sequence[int]:
 
 
 def _released(runtime: Runtime, team: int) -> Sequence[int]:
-    # The addresses of the semaphores of a team's threads.
+    # The addresses of the semaphores of a team's threads. Empty if the team cannot be read.
     region = runtime.team_at(team)
     try:
         return region.releases(region.nthreads)
@@ -204,9 +208,9 @@ def _released(runtime: Runtime, team: int) -> Sequence[int]:
 def gone_from(runtime: Runtime) -> Sequence[GoneThread]:
     """Return the workers in the lists of pools and live teams that no longer exist in the process.
 
-    Their structures are not in the storage of any thread. They have no native id, because ``gomp_thread`` does not
-    record it. The first place of a pool is skipped, because it belongs to the owner, and some releases do not fill it
-    in.
+    The address of such a worker's ``gomp_thread`` is in no existing thread's storage. Its native id is unknown, because
+    ``gomp_thread`` does not record it. The first place of a pool is skipped, because it belongs to the owner, and some
+    releases do not fill it in.
 
     :raises OmpdError: if the storage of a thread of the process is unknown
     """

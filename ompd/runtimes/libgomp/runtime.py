@@ -77,7 +77,7 @@ class Runtime(AllQueued, Plain):
         return {state.value: state.name.lower() for state in State}
 
     def view(self, name: str, address: int) -> StructView:
-        """Return the structure *name* at *address*."""
+        """Return a view of the structure *name* at *address*."""
         return StructView(self.heap, self.layouts[name], address)
 
     # Threads
@@ -91,7 +91,7 @@ class Runtime(AllQueued, Plain):
         """Return the address of a thread's ``gomp_thread``, None if the thread has no thread-local storage for this
         module.
 
-        :raises OmpdError: if the address is unknown, or no structure can be there
+        :raises OmpdError: if the address is unknown or is not aligned
         """
         block = self.process.thread_local_block(self.module, native)
         if block is None:
@@ -103,7 +103,7 @@ class Runtime(AllQueued, Plain):
 
     @cached_property
     def gomp_threads(self) -> Mapping[int, Thread]:
-        """A handle for each thread of the process that has a ``gomp_thread``, used or not, by native id."""
+        """A handle for each thread of the process that has a ``gomp_thread``, even an unused one, by native id."""
         threads = {}
         for native in self.process.threads():
             try:
@@ -150,8 +150,8 @@ class Runtime(AllQueued, Plain):
 
     @cached_property
     def last_teams(self) -> frozenset[int]:
-        """The teams whose region is over and that pools keep for the next region (``last_team``). Unreadable ones are
-        left out.
+        """The addresses of the teams whose region is over and that pools keep for the next region (``last_team``).
+        Unreadable pools are left out.
         """
         teams: set[int | None] = set()
         for thread in self.gomp_threads.values():
@@ -186,7 +186,7 @@ class Runtime(AllQueued, Plain):
     def tasks_in(self, queue: int, node: int) -> Iterator[int]:
         """Yield the addresses of the tasks in the ``priority_queue`` at *queue*.
 
-        :param node: the index of the task's node (``pnode``) that this queue links
+        :param node: the index in ``pnode`` of the tasks' nodes that form this queue
         :raises CorruptState: if a list or the tree does not end
         """
         offset = self.layouts["gomp_task"].field("pnode").offset + node * NODE_SIZE
@@ -196,7 +196,7 @@ class Runtime(AllQueued, Plain):
     def queued_tasks(self) -> Iterator[Task]:
         """Yield all explicit tasks that are not over.
 
-        :raises OmpdError: at the end, if some may be missing
+        :raises OmpdError: after all tasks that were found, if others may be missing
         """
         yield from self.tasks.reachable.values()
         for fault in self.tasks.faults:

@@ -41,7 +41,7 @@ _NEITHER = ("GOMP_teams", *TARGETS)
 
 STATES: Mapping[str, State] = {
     **WAITING,
-    # The barriers of a single construct with copyprivate, and of reductions over tasks.
+    # Routines with the barriers of a single construct with copyprivate, and of reductions over tasks.
     "GOMP_single_copy_start": State.WAIT_BARRIER_IMPLEMENTATION,
     "GOMP_single_copy_end": State.WAIT_BARRIER_IMPLEMENTATION,
     "GOMP_workshare_task_reduction_unregister": State.WAIT_BARRIER_IMPLICIT_WORKSHARE,
@@ -81,8 +81,8 @@ class Group(NamedTuple):
 
     ``inner`` and ``outer`` are the indexes of the first and the last frame. ``entry`` is the called entry point:
     :data:`BEGIN` for a worker's first routine, None if unknown. ``code`` is the kind of code that the group called
-    (:func:`code_called`), in the frame before ``inner``. ``caller`` is the index of the frame that called the group,
-    None for a worker's first routine.
+    (:func:`code_called`), None if it called no construct's code. The called code's frame is the one before ``inner``.
+    ``caller`` is the index of the frame that called the group, None for a worker's first routine.
     """
 
     inner: int
@@ -118,30 +118,31 @@ class ParsedStack:
         return is_ours and not frame.is_signal_frame and self.owners.of(frame) == RUNTIME
 
     def _routine(self, address: int) -> str | None:
-        # The name by which user code calls the routine at *address*, None if no symbol covers it.
+        # The name of the routine at *address*, as in user code that calls it. None if no symbol covers the address.
         symbol = self.process.locate(address).symbol
         return naming.routine_name(symbol) if symbol is not None else None
 
     def _is_divided(self, inner: int) -> bool:
-        # Whether a construct's code was between a frame of the runtime and the next frame, and left by a tail call.
-        # Routines call such code through a pointer, and call no routine of the runtime in this way.
+        # Whether a construct's code was between the frame *inner* of the runtime and the next outer frame, and left by
+        # a tail call. Routines call constructs' code through a pointer, and call no routine of the runtime in this way.
         outer = self.frames[inner + 1]
         name, inner_routine = self._routine(outer.call_site), self._routine(self.frames[inner].call_site)
         if name is None and not naming.is_entry(inner_routine) and not self._is_first(inner + 1):
             return False
         if name is not None and not name.startswith((FORKS, *UNDEFERRED_TASKS)):
-            # A waiting routine executes tasks, which may end in a wait. Other routines call code of teams or target
-            # constructs.
+            # The outer routine waits and executes tasks, whose code may have jumped to an entry point. Or it calls the
+            # code of a teams or target construct, which may have done the same.
             return naming.is_entry(inner_routine) and self.process.calls_by_pointer(outer.pc) is True
         return self.process.calls_by_pointer(outer.pc) is True
 
     def _is_first(self, index: int) -> bool:
-        # Whether this is the frame of a worker's first routine.
+        # Whether the frame at *index* is that of a worker's first routine.
         is_last = index + 1 == len(self.frames)
         return self.stopped is None if is_last else self._begins_thread(self.frames[index + 1])
 
     def _begins_thread(self, frame: Frame) -> bool:
-        # In a static program, only the name identifies a routine of the C library.
+        # Whether *frame* is that of the C library's routine that starts a thread. In a static program, only its name
+        # shows this.
         return self.owners.of(frame) == SYSTEM or self._routine(frame.call_site) in BEGIN_THREADS
 
     def _group(self, inner: int, outer: int) -> Group:
@@ -165,12 +166,14 @@ class ParsedStack:
         return Group(inner, outer, entry, code, caller)
 
     def _is_no_code(self, called: Frame) -> bool:
-        # The runtime also calls functions that copy a task's arguments, and functions of the C library.
+        # Whether the runtime called a function that is no construct's code: a function of the C library, or one that
+        # copies a task's arguments.
         return self.owners.of(called) == SYSTEM or naming.is_added(self.process.locate(called.call_site).symbol or "")
 
     def _jumped_to(self, index: int) -> str | None:
-        # The entry point to which a construct's code jumped by a tail call. The entry point may itself have jumped to
-        # another routine.
+        # The entry point to which a construct's code jumped by a tail call, for a group whose outermost frame is at
+        # *index*. The entry point may itself have jumped to another routine, so the frame's own routine need not be the
+        # entry point.
         name = self._routine(self.frames[index].call_site)
         function = self._construct_called(index + 1) if not naming.is_entry(name) else None
         if function is None:
@@ -181,8 +184,8 @@ class ParsedStack:
         return names.pop() if len(names) == 1 else name
 
     def _construct_called(self, index: int) -> int | None:
-        # The function that a frame of the runtime called through a pointer. If user code passed the function, that call
-        # shows it; otherwise a register may hold it.
+        # The function that a frame of the runtime called through a pointer, None if it is unknown. If user code passed
+        # the function to the runtime, the call in the user's frame shows it. Otherwise a register may hold it.
         frames, process = self.frames, self.process
         if index + 1 < len(frames) and not self.is_runtimes(frames[index + 1]):
             passed = construct_passed(process, frames[index + 1].pc, entry_of(process, frames[index].call_site))
@@ -195,8 +198,9 @@ class ParsedStack:
         if outer + 1 == len(self.frames) or self._begins_thread(self.frames[outer + 1]):
             # The C library called the routine as the start of a thread, or as a handler at the end of the program.
             return (BEGIN if self.stopped is None and not naming.is_entry(exported) else exported), None
-        # A tail call inside the runtime removes the called routine from the stack, but the call instruction names the
-        # routine. A tail call in user code removes the caller.
+        # The call instruction in the user's frame shows the entry point, even if a tail call inside the runtime has
+        # removed the entry point from the stack. If the call instruction shows another function, that user function has
+        # left the stack by a tail call, so the caller is unknown.
         called = self.process.routine_called(self.frames[outer + 1].pc)
         name = naming.routine_name(called) if called is not None else None
         if name is not None and not naming.is_entry(name):
@@ -210,7 +214,7 @@ class ParsedStack:
 
         A signal handler does not end the wait that it interrupted, but the handler may itself wait.
         """
-        # If the handler is in a region or executes a task, that is the thread's activity.
+        # If a signal's handler is in a region or executes a task, this region or task is the thread's activity.
         calls = {group.outer for group in self.groups if group.code is not None}
         starts = list(interrupted_at(self.frames, calls.__contains__))
         for first, behind in pairwise(starts):
@@ -220,7 +224,7 @@ class ParsedStack:
         return self._innermost_from(starts[-1])
 
     def _innermost_from(self, first: int) -> Group | None:
-        # The first group from frame *first* outwards, None if user code is inside of it.
+        # The first group from frame *first* outwards, None if user code is inside of the group.
         group = next((group for group in self.groups if group.outer >= first), None)
         if group is None or any(map(self.owners.is_users, self.frames[first : group.inner])):
             return None
@@ -265,15 +269,15 @@ class ParsedStack:
     # The words in the thread's frames
 
     def futex_word(self) -> int | None:
-        """Return the address of the word on which the thread sleeps, None if the thread is in no system call of the
+        """Return the address of the word on which the thread sleeps, None if the thread is not in a futex call of the
         runtime.
         """
         group = self.innermost_group()
         return self.process.futex_word(self.frames[group.inner]) if group is not None else None
 
     def waiting_words(self, group: Group) -> list[int]:
-        """Return the words that may be the address of the object for which the routine of *group* waits, the most
-        likely first.
+        """Return the words that may be the address of the object for which the routine of *group* waits, most likely
+        first.
 
         These are the values of the routine's registers, then the words in the group's part of the stack.
         """
@@ -282,7 +286,7 @@ class ParsedStack:
         return list(dict.fromkeys([*in_registers, *self._words(frames)]))
 
     def _words(self, frames: Sequence[Frame]) -> list[int]:
-        # The words in the frames' part of the stack. Empty if the stack cannot be read.
+        # The words in the part of the stack that *frames* occupy. Empty if the stack cannot be read.
         size, order = self.process.pointer_size, self.process.byte_order
         start, end = frames[0].sp, frames[-1].cfa if frames[-1].cfa is not None else frames[-1].sp
         length = min(end - start, _MAX_WORDS * size)

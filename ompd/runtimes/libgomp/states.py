@@ -49,7 +49,7 @@ def _derived(thread: Thread) -> State:
     if state is not None:
         return state
     if entry == BEGIN and group.code == PARALLEL:
-        return State.WORK_PARALLEL  # in code to which the region's code jumped
+        return State.WORK_PARALLEL  # the region's code jumped to this code
     at_barrier = _unnamed_barrier(thread, group)
     if at_barrier is not None:
         return at_barrier
@@ -70,8 +70,8 @@ def _working(thread: Thread) -> State:
 
 
 def _waits_for_dependence(thread: Thread, group: Group) -> bool:
-    # An undeferred task begins once the tasks on which it depends are over. GOMP_task records that the encountering
-    # task waits for them.
+    # Whether the thread is in GOMP_task and waits for the tasks on which an undeferred task depends. GOMP_task then
+    # sets ``taskwait`` of the encountering task.
     if group.code is not None or not (group.entry or "").startswith("GOMP_task"):
         return False
     address = thread.view.pointer("task")
@@ -83,7 +83,8 @@ def _innermost(thread: Thread) -> Parallel:
 
 
 def _unnamed_barrier(thread: Thread, group: Group) -> State | None:
-    # User code, or the code at the region's end, has jumped to a routine with a barrier. This routine has no name.
+    # The state of a thread that waits in an unnamed routine with a barrier, to which user code or the routine at the
+    # region's end has jumped. None if the thread is in no such routine.
     if not thread.memberships or group.code is not None:
         return None
     region = _innermost(thread)
@@ -99,7 +100,8 @@ def _last_barrier(thread: Thread, group: Group, region: Parallel) -> State:
 
 
 def _is_at_end(thread: Thread, group: Group) -> bool:
-    # Whether the thread waits at the end of its region. The beginning of a region has no barrier.
+    # Whether the thread waits at the end of its region. A wait for the team's barrier shows this, because the beginning
+    # of a region has no barrier.
     if not thread.memberships:
         return False
     region = _innermost(thread)

@@ -30,7 +30,7 @@ _MAX_DEPENDENCES, _MAX_DEPENDERS = 1 << 16, 1 << 22
 
 # priority_queue.h and splay-tree.h, the same since GCC 7. A queue has the root of a tree of lists, NULL while all tasks
 # have the same priority, followed by the list for that priority. A list has its priority and its first node. A node of
-# the tree has its list, then both subtrees. A task has three list nodes, one after the other.
+# the tree has its list, then both subtrees. A task has three nodes of lists (pnode), one after the other.
 QUEUE_ROOT, QUEUE_LIST = 0, 8
 LIST_TASKS = 8
 TREE_LIST, TREE_LEFT, TREE_RIGHT = 0, 24, 32
@@ -52,7 +52,7 @@ class GompThread:
 
     @cached_property
     def view(self) -> StructView:
-        """The structure itself."""
+        """A view of the ``gomp_thread``, with a cached copy of all members that are read."""
         return copied(self.runtime.heap, self.runtime.layouts["gomp_thread"], self.address, WANTED["gomp_thread"])
 
     @property
@@ -62,8 +62,8 @@ class GompThread:
 
     @property
     def has_left(self) -> bool:
-        """Whether the thread is a worker that is about to end. Such a worker has no task and no pool, and the team that
-        it names may be freed.
+        """Whether the thread is a worker that is about to end. Such a worker has no task and no pool, and the team to
+        which ``ts.team`` points may be freed.
         """
         try:
             has_any = any(self.view.pointer(name) is not None for name in ("task", "thread_pool"))
@@ -97,12 +97,12 @@ class GompTeam:
 
     @cached_property
     def view(self) -> StructView:
-        """The structure, with a cached copy of its first members."""
+        """A view of the ``gomp_team``, with a cached copy of its first members."""
         return copied(self.runtime.heap, self.runtime.layouts["gomp_team"], self.address, _HEAD)
 
     @cached_property
     def barrier(self) -> StructView:
-        """The structure, with a cached copy of its barrier."""
+        """A view of the ``gomp_team``, with a cached copy of its barrier."""
         return copied(self.runtime.heap, self.runtime.layouts["gomp_team"], self.address, _BARRIER)
 
     @cached_property
@@ -123,7 +123,7 @@ class GompTeam:
 
     @cached_property
     def outer_number(self) -> int:
-        """The primary thread's number in that team."""
+        """The primary thread's number in :attr:`outer_team`."""
         return self.view.unsigned("prev_ts.team_id")
 
     @cached_property
@@ -135,7 +135,7 @@ class GompTeam:
     def outer_active_level(self) -> int:
         """The number of enclosing regions with more than one thread.
 
-        :raises CorruptState: if there are more of them than enclosing regions
+        :raises CorruptState: if the number exceeds :attr:`outer_level`
         """
         active = self.view.unsigned("prev_ts.active_level")
         if active > self.outer_level:
@@ -149,7 +149,7 @@ class GompTeam:
 
     def releases(self, count: int) -> tuple[int, ...]:
         """Return the addresses of the semaphores of the first *count* threads, empty if the team has no list of
-        them.
+        semaphores.
         """
         releases = self.view.pointer("ordered_release")
         return tuple(read_words(self.runtime.heap, releases, count)) if releases is not None else ()
@@ -164,12 +164,12 @@ class GompTask:
 
     @cached_property
     def view(self) -> StructView:
-        """The structure itself."""
+        """A view of the ``gomp_task``, with a cached copy of all members that are read."""
         return copied(self.runtime.heap, self.runtime.layouts["gomp_task"], self.address, WANTED["gomp_task"])
 
     @cached_property
     def gomp_kind(self) -> int:
-        """``kind``.
+        """The member ``kind``, an ``enum gomp_task_kind``.
 
         :raises CorruptState: if the value is not a kind
         """
@@ -185,8 +185,8 @@ class GompTask:
 
     @property
     def is_counted(self) -> bool:
-        """Whether the team's ``task_count`` includes the task. It includes deferred tasks that are not over and wait
-        for no dependence.
+        """Whether the team's ``task_count`` includes the task. ``task_count`` includes deferred tasks that are not over
+        and wait for no dependence.
         """
         return self.gomp_kind in (TIED, ASYNC_RUNNING, DETACHED) or (
             self.gomp_kind == WAITING and not self.view.unsigned("num_dependees")
@@ -196,7 +196,7 @@ class GompTask:
     def parent(self) -> int | None:
         """The address of the generating task.
 
-        :raises CorruptState: if the task would have generated itself
+        :raises CorruptState: if ``parent`` is the task itself
         """
         parent = self.view.pointer("parent")
         if parent == self.address:
@@ -282,8 +282,9 @@ def queued(runtime: Runtime, queue: int) -> Iterator[int]:
 
 
 def _listed(runtime: Runtime, address: int) -> Iterator[int]:
-    # The nodes form a ring, and each names its predecessor. A wrong predecessor ends the walk at once if the list is
-    # being changed, or if its memory has been reused.
+    # Yield the nodes of one list, whose address is *address*. The nodes form a ring, and each points to its
+    # predecessor. A wrong predecessor shows that the list is being changed, or that its memory has been reused, and
+    # ends the walk at once.
     heap = runtime.heap
     first = before = read_pointer(heap, address + LIST_TASKS)
     if first is None:

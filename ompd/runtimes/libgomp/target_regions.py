@@ -3,10 +3,10 @@
 ``gomp_target_fallback`` (target.c) saves the thread's ``gomp_thread`` and clears it. While the thread executes the
 target region, it is an initial thread outside of all regions. Afterwards the routine restores the structure.
 
-The saved copy is in frames of the runtime. The compiler put each member anywhere, some into registers, so the copy
-cannot be read as a structure. But one of the words is the address of the thread's team. A team is accepted if this
-thread belongs to it: as the primary thread if the stack shows that the thread began the enclosing region, otherwise as
-a worker.
+The saved copy is in frames of the runtime. The compiler places each of its members independently, some of them in
+registers, so the copy cannot be read as a structure. But one of the words is the address of the thread's team. A team
+is accepted if this thread belongs to it: as the primary thread if the stack shows that the thread began the enclosing
+region, otherwise as a worker.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ class Target(NamedTuple):
 
 
 def around(thread: Member, start: int, inner: int) -> Target | None:
-    """Return the innermost target region around the *inner* innermost regions of a thread, None if there is none.
+    """Return the target region that directly surrounds a thread's *inner* innermost regions, None if there is none.
 
-    :param start: the index of the innermost group that may belong to these regions
-    :param inner: the number of regions inside the target region, of which *thread* is the primary thread
+    :param start: the index of the innermost group of frames that may belong to these regions
+    :param inner: the number of regions inside the target region. *thread* is the primary thread of each
     :raises Unavailable: if there is a target region, but the thread's place outside of it is unknown
     """
     groups = thread.stack.groups
@@ -52,8 +52,8 @@ def around(thread: Member, start: int, inner: int) -> Target | None:
             inner -= 1
         elif not inner and group.inner:
             named = group.entry is not None and group.entry.startswith(TARGETS)
-            # Like any task, a deferred target region is executed where a thread waits. Only the saved copy shows the
-            # target region.
+            # A deferred target region is executed like any task, by a routine in which a thread waits. So no entry
+            # point shows the target region, but only the saved copy.
             target = _target(thread, index, named) if named or group.code == TASK else None
             if target is not None:
                 return target
@@ -87,8 +87,9 @@ def _target(thread: Member, index: int, named: bool) -> Target | None:
 
 
 def _place(thread: Member, word: int, is_worker: bool) -> tuple[int, int] | None:
-    # The team at *word* and the thread's number in it. A team has the addresses of its threads' semaphores; the primary
-    # thread's semaphore is in the team itself.
+    # *word* and the thread's number, if a team to which the thread belongs is at *word*, else None. A team is
+    # recognised by its list with the addresses of its threads' semaphores: the first semaphore is in the team itself. A
+    # worker's own semaphore must be in this list, too.
     runtime = thread.runtime
     if not word or word % runtime.process.pointer_size:
         return None

@@ -1,8 +1,8 @@
 """The tasks of one process. A walk over all lists finds the explicit tasks.
 
 A task has a list of its children. When the parent has ended, the children are only in the queues of their team and of
-their task group. A task that waits for a dependence is in none of these lists, but in the list ``dependers`` of each
-task on which it depends.
+their task group. A task that waits for a dependence is in neither of these, but in the list ``dependers`` of each task
+on which it depends.
 """
 
 from __future__ import annotations
@@ -24,12 +24,13 @@ if TYPE_CHECKING:
 class TaskWalk:
     """The result of a walk over the lists of tasks.
 
-    ``explicit`` are the explicit tasks that are not over, by address. ``predecessors`` are the tasks on which each
-    waiting task depends. ``teams`` are the teams of tasks without a parent. ``faults`` are the reasons why lists could
-    not be followed to their end; a core may show a list that is being changed.
+    ``explicit`` are the explicit tasks that are not over, by address. ``predecessors`` are the tasks on which a task
+    waits, by the waiting task's address. ``teams`` are the addresses of teams, by the addresses of the tasks in the
+    teams' lists. ``faults`` are the reasons why lists could not be followed to their end; a core may show a list that
+    is being changed.
 
     :param current: the addresses of the tasks that threads execute
-    :param implicit: the regions and thread numbers of implicit tasks, by address
+    :param implicit: the region and the thread number of each implicit task, by the task's address
     :raises CorruptState: if there are more tasks than any program has
     """
 
@@ -112,7 +113,7 @@ class Tasks:
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
-        # The region of each task, or the error if it is unknown, by the task's address.
+        # The region of each task by the task's address, or the error if the region is unknown.
         self._regions: dict[int, Parallel | OmpdError | None] = {}
 
     # Implicit tasks, and tasks that threads execute
@@ -121,13 +122,14 @@ class Tasks:
     def implicit(self) -> Mapping[int, tuple[Parallel, int]]:
         """The region and thread number of each implicit task, by the task's address.
 
-        It has the tasks of all live teams that are readable.
+        It has the implicit tasks of all readable live teams.
         """
         return self._implicit[0]
 
     @cached_property
     def _implicit(self) -> tuple[Mapping[int, tuple[Parallel, int]], OmpdError | None]:
-        # Region and thread number by task, and the error if those of a team are unknown.
+        # The region and the thread number of each implicit task, by the task's address. Then the error of an unreadable
+        # team, None if all live teams are readable.
         size = self._runtime.layouts.size("gomp_task")
         places: dict[int, tuple[Parallel, int]] = {}
         fault = None
@@ -160,7 +162,8 @@ class Tasks:
 
     @cached_property
     def _current(self) -> tuple[Mapping[int, Thread], OmpdError | None]:
-        # Also the error if the task of a thread is unknown.
+        # The thread that executes each task, by the task's address. Then the error of a thread whose task is unknown,
+        # None if all are known.
         threads: dict[int, Thread] = {}
         fault = None
         for thread in self._runtime.threads():
@@ -176,7 +179,7 @@ class Tasks:
     def is_executing(self, task: Task) -> bool:
         """Return whether a thread executes *task*.
 
-        :raises OmpdError: if no thread is known to execute the task, but the task of a thread is unknown
+        :raises OmpdError: if no known thread executes *task*, but it is unknown what another thread executes
         """
         current, unknown = self._current
         if task.address in current:
@@ -278,10 +281,12 @@ class Tasks:
     def region_of(self, task: Task) -> Parallel | None:
         """Return the region of the nearest implicit task among a task and its ancestors.
 
-        The chain of ancestors ends early if one of them is over. In that case return the region of the team whose lists
-        have the last task of the chain, or else the region of the thread that executes that task.
+        The chain of ancestors ends early if an ancestor is over. Then this is the region of the team whose lists have
+        the last task of the chain, or else the region of the thread that executes the last task. None outside of all
+        regions, or if neither is known.
         """
-        # All tasks on the way have the same region. It is cached for all of them, so that no chain is walked twice.
+        # All tasks of the chain have the same region, which is cached for all of them, so that no chain is walked
+        # twice.
         way: list[int] = []
         region: Parallel | OmpdError | None = None
         try:
@@ -347,9 +352,10 @@ class Tasks:
         return children
 
     def unlisted(self) -> Mapping[str, int]:
-        """Return, by region id, by how much a team's count of tasks exceeds the number of tasks in its lists.
+        """Return the number of tasks that a team counts (``task_count``) but has in no list, by the id of the team's
+        region.
 
-        Teams are left out if a thread holds the lock of their lists.
+        Teams without such tasks are left out, and teams whose lists are locked by a thread.
         """
         listed: dict[str, int] = {}
         for task in self.reachable.values():
