@@ -91,7 +91,7 @@ class Guard:
 
     def __init__(self, label: str) -> None:
         self.label = label
-        # A handle has only one wrapper, as long as the wrapper is used.
+        # The wrappers in use. A handle has only one wrapper at a time.
         self._wrappers: WeakValueDictionary[tuple[int, type], Guarded] = WeakValueDictionary()
 
     def plugin(self, make: Callable[[], object]) -> Plugin:
@@ -119,7 +119,7 @@ class Guard:
     def ask(self, what: str, call: Callable[[], object], hint: Any) -> Any:
         """Return the result of a *call* of the plugin's code, with handles in wrappers.
 
-        :param what: names the call in messages
+        :param what: the call's name in messages
         :param hint: the type that the contract declares
         :raises PluginFault: if the call fails with an error that is not ompd's, or the result is of another type
         """
@@ -134,7 +134,7 @@ class Guard:
         options = get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
         for option in options:
             kind = get_origin(option) or option
-            if option is Frame:  # frames come from the process, not from the plugin
+            if option is Frame:  # frames need no check, because they come from the process, not from the plugin
                 return value
             if option in _HANDLES:
                 if type(value).__module__ != "builtins":
@@ -147,7 +147,7 @@ class Guard:
         raise PluginFault(self.label, f"failed in {what}: {text}")
 
     def _guarded(self, what: str, value: Any, hint: Any) -> Any:
-        # The same value, with the handles inside of it in wrappers.
+        # Return *value* with the handles inside of it in wrappers.
         kind, inner = get_origin(hint), get_args(hint)
         if kind is Mapping:
             return {self._checked(what, key, inner[0]): self._checked(what, value[key], inner[1]) for key in value}

@@ -137,7 +137,8 @@ def _has_ompd(folder: str) -> bool:
 
 
 def _distributions(folder: str) -> Iterator[Distribution]:
-    # Sorted by name, so that of two distributions with the same entry point the same one is always first.
+    # Yield the distributions in *folder*, sorted by name. So if two of them have the same entry point, the same one is
+    # always first.
     folder = os.path.abspath(folder)  # noqa: PTH100
     try:
         entries = sorted(entry for entry in os.listdir(folder) if entry.endswith(_SUFFIXES))  # noqa: PTH208

@@ -51,9 +51,9 @@ _FAULTS = {
     protocol.ENDLESS: "an enumeration without end",
     protocol.BAD_SIZE: "an impossible size",
 }
-# Letters of results that are rows: any number of rows, or one text
+# Letters in signatures for results that the worker sends as rows: "r" for any number of rows, "s" for one text
 _ROWS = ("r", "s")
-# The words of a result that are signed
+# For each function, whether each word of its result is signed
 _SIGNED = {
     function: tuple(
         sign for letter in signature.gives for sign in ((False, True) if letter == "f" else (letter in "wi",))
@@ -141,7 +141,7 @@ class HostedLibrary:
         return number
 
     def release(self, number: int) -> None:
-        # The garbage collector may call this at any moment.
+        # Only note the number, because the garbage collector may call this at any moment.
         (self._forgotten if number in self._servers else self._released).append(number)
 
     def forget(self, space: SpaceRef) -> None:

@@ -261,17 +261,19 @@ class WorkerProcess:
                 yield clean(line)
 
     def fail(self, fault: str) -> LibraryError:
-        """End the process because of a fault, and return the error: an earlier error, if there is one."""
+        """End the process because of a fault, and return the error for it. If the process has an earlier error, return
+        that.
+        """
         return self.end_for(LibraryError(self._name, self.progress.function, fault, has_ended=True))
 
     def end_for(self, error: LibraryError) -> LibraryError:
-        """End the process because of an error, and return the error: an earlier error, if there is one."""
+        """End the process because of an error, and return it. If the process has an earlier error, return that."""
         self.error = self.error or error
         self.end()
         return self.error
 
     def _ended(self) -> LibraryError:
-        # The process no longer answers.
+        # End a process that no longer answers, and return the error with the reason.
         if self.error is None:
             running = self.progress.function
             status = self.end()

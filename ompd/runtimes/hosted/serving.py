@@ -65,7 +65,7 @@ class Server:
         try:
             entries = self._served(which, thread, first, second, raw)
         except OmpdError as error:
-            # The code for a missing symbol must not tell the library that the runtime is incompatible.
+            # A missing symbol's own code would mean to the library that the runtime is incompatible.
             code = Rc.ERROR if isinstance(error, SymbolNotFound) else error.rc
             # Only the error's text is needed. Its frames refer back to the error, and the garbage collector is off.
             error.__traceback__ = error.__cause__ = error.__context__ = None
@@ -135,7 +135,8 @@ class Server:
         name = raw.decode("utf-8", "surrogateescape")
         entries = [self._entry(SYMBOL, thread, self._address(name, thread), raw)]
         if thread:
-            # The library will need the same symbol for all threads to which the calls refer.
+            # Send the symbol's address for the other threads of the batch, too. The library will ask for the same
+            # symbol in each thread to which the batch's calls refer.
             size = 0
             for other in self._threads:
                 if other != thread and size < _MAX_READ:

@@ -76,10 +76,10 @@ FAMILIES: Mapping[str, Family] = {
     ),
 }
 
-# Members that pad a union to a cache line, and members of the C and C++ libraries' types.
+# Members that tables leave out: padding of a union to a cache line, and members of the C and C++ libraries' types.
 _UNWANTED = re.compile(r".*[._](?:pad|align)|(?:.*\.)?(?:__|_M_).*")
-# Intel's runtime exports all names that the newest LLVM runtime exports, but has other layouts. It also exports Intel's
-# allocators.
+# Names that only a vendor's copy of a runtime exports. Intel's runtime exports all names of the newest LLVM runtime,
+# but has other layouts. Only Intel's runtime also exports Intel's allocators.
 _VENDORS = {"libomp": ("kmp_ext_alloc",)}
 _MAX_TEXT = 200
 _MAX_NAME = 64

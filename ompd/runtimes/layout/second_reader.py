@@ -89,7 +89,7 @@ class _Types:
     def shapes(self, names: Sequence[str], is_wanted: Callable[[str], bool]) -> list[Shape]:
         """Return the layouts of the type with the first defined name among *names*."""
         defined = next((dies for name in names if (dies := self._all(name))), [])
-        # A typedef hides a tag of the same name.
+        # If a typedef and a tag have the same name, the name means the typedef.
         chosen = [die for die in defined if die.tag == "DW_TAG_typedef"] or defined
         found: list[Shape] = []
         for die in map(self._definition, chosen):
@@ -101,7 +101,7 @@ class _Types:
         return found
 
     def _definition(self, die: DIE) -> DIE:
-        while True:  # the child process's limits end an endless chain
+        while True:  # an endless chain ends at the limits of this child process
             if die.tag in _THROUGH:
                 if "DW_AT_type" not in die.attributes:
                     raise _Odd("void")

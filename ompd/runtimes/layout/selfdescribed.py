@@ -62,14 +62,14 @@ def load(process: Process, module: Module) -> dict[str, StructLayout]:
     """Return the layouts that the runtime in *module* describes, by structure.
 
     :raises LayoutUnavailable: if the runtime does not describe itself, like LLVM's builds
-    :raises CorruptState: if a layout there is impossible
+    :raises CorruptState: if a described layout is impossible
     """
     address = address_in(process, module)
     if address is None:
         raise LayoutUnavailable(f"{module.name} does not describe its structures ({_SYMBOL})")
     version, size = _integers(process, process.read(address, 8))
     expected = _HEADER_SIZE + 4 * sum(1 + 2 * len(fields.split()) for _, fields in _STRUCTURES)
-    # the object ends with last_field, 8 bytes aligned to 8
+    # the description ends with last_field, which has 8 bytes and is aligned to 8
     if version != _LIB_VERSION or size != (expected + 7) // 8 * 8 + 8:
         raise LayoutUnavailable(f"{module.name} describes its structures in another form than is known")
     words = iter(_integers(process, process.read(address + _HEADER_SIZE, expected - _HEADER_SIZE)))

@@ -1,5 +1,5 @@
-"""The DMPL functions of a library, which may have OMPD's as well: for copies of threadprivate variables, and for names.
-They run in a separate process, which is started on first use.
+"""The DMPL functions of a library that may have OMPD's functions as well. They find copies of threadprivate variables,
+and translate names. They run in a separate process, which is started on first use.
 """
 
 from __future__ import annotations
@@ -57,7 +57,8 @@ class Beside:
     """The DMPL functions of a library.
 
     :param path: the path of the library's file
-    :param digest: SHA-256 in hexadecimal of the file that was loaded for OMPD. The file may have been replaced since
+    :param digest: SHA-256 in hexadecimal of the file that was loaded for OMPD. The file at *path* may have been
+        replaced since
     :param warn: called with each line that the library prints
     """
 
@@ -86,7 +87,7 @@ class Beside:
 
     @property
     def _library(self) -> HostedLibrary | None:
-        # None for a file without DMPL functions. A library that has failed is not started again.
+        # The running library, None for a file without DMPL functions. A library that has failed is not started again.
         library = self._opened
         if isinstance(library, OmpdError):
             raise library.with_traceback(None)

@@ -51,7 +51,7 @@ _MAX_INFOS = 1 << 16
 
 _Serving = Callable[..., Sequence[Field]]
 
-# This debugger's code for a symbol, a type or memory that does not exist.
+# The code with which this debugger answers a callback for a symbol, a type or memory that does not exist.
 _NO_SUCH = Result.FIRST_USER_CODE + 1
 
 
@@ -205,7 +205,7 @@ class HostedLibrary:
         if not address:
             return None
         if address not in self._infos:
-            self._keep(address, Info())  # storage that did not come from the debugger
+            self._keep(address, Info())  # the library did not get this storage from the debugger
         return self._infos[address]
 
     def _keep(self, address: int, info: Info) -> None:

@@ -45,7 +45,7 @@ class Call(IntEnum):
 
 
 class Callback(IntEnum):
-    """The callbacks, by number, in the order of the table."""
+    """The callbacks, by number, in the order of DMPL's callback table."""
 
     PUT_PROCESS_INFO = 1
     GET_PROCESS_INFO = 2
@@ -67,7 +67,7 @@ class Callback(IntEnum):
     SOURCE_OF = 18
 
 
-# The fields of each message and of its answer: n for a number, b for bytes.
+# The fields of each call or callback, then those of its answer. A letter is a field: n for a number, b for bytes.
 CALLS = {
     Call.INITIALISE: ("", "n"),
     Call.ERROR_STRING: ("n", "b"),
@@ -105,7 +105,7 @@ NAMES = {**{int(call): name for call, name in FUNCTIONS.items()}, LOAD: "the lib
 
 
 def packed(fields: Sequence[Field]) -> bytes:
-    """Return the bytes of fields in a message."""
+    """Return the bytes that encode *fields* in a message."""
     parts = []
     for field in fields:
         if isinstance(field, int):

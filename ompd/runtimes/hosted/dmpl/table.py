@@ -86,7 +86,7 @@ class Table:
         self.extension = _Extension(*pointers[_EXTENSION:])
 
     def ask(self, what: Callback, *fields: Field) -> list[Any]:
-        """Return the debugger's answer. Ends the process if there is no answer."""
+        """Send a callback to the debugger, and return the fields of its answer. End the process without an answer."""
         if get_ident() != self._owner:
             stop(b"the library called back from a thread of its own")
         self._channel.send(CALLBACK, NUMBER.pack(what), packed(fields))
@@ -98,7 +98,7 @@ class Table:
         except Malformed as error:
             stop(str(error).encode())
 
-    # In the table's order. ctypes passes None for a null pointer.
+    # The callbacks, in the order of DMPL's table. ctypes passes None for a null pointer.
 
     def _put_process_info(self, process: int | None, info: int | None) -> None:
         self.ask(Callback.PUT_PROCESS_INFO, process or 0, info or 0)

@@ -17,10 +17,10 @@ _T = TypeVar("_T")
 _Ref = TypeVar("_Ref", bound=Ref)
 _Entity = TypeVar("_Entity")
 
-# Codes for "no such object": UNAVAILABLE by the specification. LLVM's library returns UNSUPPORTED if a pointer in the
-# runtime is null.
+# Codes that mean "there is no such object". The specification's code is UNAVAILABLE. LLVM's library returns UNSUPPORTED
+# if a pointer in the runtime is null.
 _NONE = (Rc.UNAVAILABLE, Rc.UNSUPPORTED)
-# With these codes the fact is unknown. With any other error code the call failed.
+# Codes that mean that the fact is unknown. Any other error code means that the call failed.
 _UNKNOWN = (*_NONE, Rc.BAD_INPUT, Rc.INCOMPATIBLE, Rc.NEEDS_STATE_TRACKING)
 _TRACKING = "the runtime keeps this only in programs that were started with OMP_DEBUG=enabled"
 _WORD = (1 << 64) - 1
@@ -29,7 +29,7 @@ _WORD = (1 << 64) - 1
 class Handle:
     """A handle of the library, and its facts that have been queried.
 
-    :param space: the runtime to which it belongs
+    :param space: the runtime to which the handle belongs
     """
 
     def __init__(self, space: HostedSpace, ref: Ref) -> None:

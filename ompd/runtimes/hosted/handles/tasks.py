@@ -142,7 +142,9 @@ class Task(Handle):
     def _linked(
         self, links: dict[Task, Task | OmpdError | None], record: Callable[[Batch, TaskRef], Pending[TaskRef]]
     ) -> Task | None:
-        # The linked task. One exchange queries this link for all tasks.
+        # The task to which this task is linked, for example its scheduling task; None if there is none. *record*
+        # queries the link, for all known tasks in one exchange with the library's process, and *links* keeps the
+        # results.
         if self not in links:
             unasked = [task for task in self.space.tasks.known if task not in links]
             batch = self.space.batch()
@@ -236,7 +238,7 @@ class Tasks:
             return []
         for region in list(self._space.regions.known):
             if region.is_live:
-                with suppress(OmpdError):  # the row of the region shows the error
+                with suppress(OmpdError):  # not raised here, because the row of the region shows the error
                     self.implicit_tasks(region)
         tasks, self._without_key = self._without_key, []
         for task, key in zip(tasks, self._keys([task.ref for task in tasks]), strict=True):

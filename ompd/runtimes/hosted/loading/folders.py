@@ -20,8 +20,8 @@ _HEADER, _ENTRY = struct.Struct("=20sII"), struct.Struct("=iIIIQ")
 _HEADER_SIZE = 48
 _MAX_CACHE = 16 << 20
 _MAX_PATH, _MAX_SAME = 4096, 64
-# Folders that are searched after the cache (ld.so(8)). Distributions with both kinds of libraries search the first
-# folders.
+# Folders that are searched after the cache (ld.so(8)), for 64-bit and for 32-bit libraries. Distributions with both
+# kinds of libraries have separate folders, which come first.
 _FOLDERS = {64: ("/lib64", "/usr/lib64", "/lib", "/usr/lib"), 32: ("/lib32", "/usr/lib32", "/lib", "/usr/lib")}
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ctypes
 import os
 
-TYPE_CHECKING = False  # as that of `typing`, whose import takes longer than all that is here
+TYPE_CHECKING = False  # not from `typing`, whose import takes longer than this whole module
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,12 +20,12 @@ _THERE = -1
 def load(steps: Sequence[tuple[str, int, bool]]) -> ctypes.CDLL:
     """Load libraries, and return the last one.
 
-    A library that the process already has by name is not loaded again, because a second copy of the C library would be
-    a separate library. The others are loaded by their descriptors, by a path that a debugger of this process can also
-    open.
+    A library whose name the process has already loaded is not loaded again. Otherwise there might be, for example, two
+    separate C libraries. The other libraries are loaded through their descriptors, with a path that a debugger of this
+    process can also open.
 
-    :param steps: name, descriptor, and whether the symbols are global; the descriptor is -1 for a library that must be
-        loaded already
+    :param steps: for each library its name, its descriptor, and whether its symbols are global; the descriptor is -1
+        for a library that must be loaded already
     :raises OSError: if a library cannot be loaded; the text is the loader's
     """
     process = os.getpid()
@@ -53,5 +53,5 @@ def _opened(path: str, mode: int, name: str) -> ctypes.CDLL:
     try:
         return ctypes.CDLL(path, mode)
     except OSError as error:
-        # glibc's message has the path of the descriptor.
+        # In glibc's message, replace the path of the descriptor by the library's name.
         raise OSError(str(error).replace(path, name)) from None

@@ -19,7 +19,7 @@ import stat
 import struct
 import sys
 
-TYPE_CHECKING = False  # as that of `typing`, whose import takes longer than all that is here
+TYPE_CHECKING = False  # not from `typing`, whose import takes longer than this whole module
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -65,7 +65,8 @@ _CALLS = (
     *("sysinfo", "getrusage", "getrlimit", "ugetrlimit", "times", "arch_prctl", "set_thread_area", "setitimer"),
     *("getitimer", "alarm", "membarrier"),
 )
-# The C library falls back to other calls if these fail with ENOSYS.
+# System calls that fail with ENOSYS, as if the kernel did not have them. The C library then falls back to other system
+# calls.
 _ABSENT = ("clone3", "openat2", "io_uring_setup")
 _OPEN_FLAGS = os.O_ACCMODE | os.O_CREAT | os.O_TRUNC
 _BECOMING = ("execve", "execveat")

@@ -52,7 +52,7 @@ class Answers:
         self._left = _MAX_KEPT
 
     def of(self, question: Question) -> tuple[int, int, bytes]:
-        """Return the code, the word and the bytes of the answer."""
+        """Return the answer to a callback: the return code, a word, and bytes."""
         answer = self.kept.get(question)
         if answer is None:
             answer = self._asked(question)
@@ -122,8 +122,8 @@ class Trial:
         self.functions = self._connection.wait().functions
 
     def play(self, steps: Iterable[Step]) -> list[Reply]:
-        """Perform steps, and return the replies to the performed ones. The last reply may report that the process
-        ended.
+        """Perform steps until one ends the process, and return the replies to the performed steps. The last reply may
+        report that the process ended.
         """
         replies: list[Reply] = []
         for step in steps:

@@ -39,7 +39,7 @@ from ompd.runtimes.hosted.worker.callbacks import CallbackTable
 from ompd.runtimes.hosted.worker.channel import Channel
 from ompd.runtimes.hosted.worker.raw import POINTER, Blocks, RawMemory
 
-TYPE_CHECKING = False  # as that of `typing`, whose import takes longer than all that is here
+TYPE_CHECKING = False  # not from `typing`, whose import takes longer than this whole module
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

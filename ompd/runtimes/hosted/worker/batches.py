@@ -26,7 +26,7 @@ from ompd.runtimes.hosted.worker.channel import Channel
 from ompd.runtimes.hosted.worker.raw import Blocks, RawMemory
 from ompd.runtimes.hosted.worker.spaces import KnownSpace, Spaces
 
-TYPE_CHECKING = False  # as that of `typing`, whose import takes longer than all that is here
+TYPE_CHECKING = False  # not from `typing`, whose import takes longer than this whole module
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -12,7 +12,7 @@ from ompd.runtimes.hosted.worker.channel import Channel
 from ompd.runtimes.hosted.worker.raw import POINTER, Blocks, RawMemory
 from ompd.runtimes.hosted.worker.spaces import BAD_INPUT, CALLBACK_ERROR, ERROR, OK, KnownSpace, Spaces
 
-TYPE_CHECKING = False  # as that of `typing`, whose import takes longer than all that is here
+TYPE_CHECKING = False  # not from `typing`, whose import takes longer than this whole module
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -137,7 +137,7 @@ class Callbacks:
         return OK
 
     def _read_memory(self) -> Callable[..., int]:
-        # By far the most frequently called function.
+        # Return the function for reads, which is written for speed, because libraries call it by far most often.
         owner, known, view, slow = self._owner, self._known, self._view, self._read
         word = POINTER.unpack_from
 
@@ -182,7 +182,7 @@ class Callbacks:
         return self._put(self._spaces.read_string(space, address, min(size, _MAX_READ)), buffer)
 
     def _put(self, answer: bytes | int, buffer: int) -> int:
-        # Copy bytes into the library's buffer. An answer that is a code is returned.
+        # Copy an answer of bytes into the library's buffer, and return OK. Return an answer that is a code.
         if isinstance(answer, int):
             return answer
         self._view[buffer : buffer + len(answer)] = answer
@@ -196,7 +196,7 @@ class Callbacks:
         code = self._spaces.learn_sizes(space)
         if code:
             return code
-        raw = bytes(self._view[source : source + size])  # source and target may be the same place
+        raw = bytes(self._view[source : source + size])  # a copy, because source and target may be the same place
         if space.is_swapped and unit > 1:
             raw = b"".join(raw[start : start + unit][::-1] for start in range(0, size, unit))
         self._view[target : target + size] = raw

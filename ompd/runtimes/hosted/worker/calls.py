@@ -24,7 +24,7 @@ from ompd.runtimes.hosted.worker.channel import Channel
 from ompd.runtimes.hosted.worker.raw import MAX_TEXT, Blocks, RawMemory
 from ompd.runtimes.hosted.worker.spaces import Spaces
 
-TYPE_CHECKING = False  # as that of `typing`, whose import takes longer than all that is here
+TYPE_CHECKING = False  # not from `typing`, whose import takes longer than this whole module
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -85,7 +85,7 @@ class _Prepared:
 
 
 class Library:
-    """The library as C calls it.
+    """The functions of the library, called as in C, and the handles that they have made.
 
     :param loaded: the library as loaded by ctypes
     """
@@ -239,9 +239,11 @@ class Library:
         return Result(code, CALLED, (), packed_rows([(0, 0, text)]), 1)
 
     def owned(self, address: int) -> bytes | None:
-        """Return a text that the tool owns, and free it. None if there is no text at the address.
+        """Return the text at *address*, which a function returned, and free its memory. None if there is no text at
+        *address*.
 
-        Some libraries return their own texts instead of allocated ones. Such texts are not freed.
+        Some libraries return a text of their own, whose memory they have not allocated with the tool's callback. Such a
+        text is not freed.
         """
         text = self._memory.text(address)
         self._blocks.free(address)

@@ -24,13 +24,13 @@ from ompd.runtimes.hosted.protocol import (
     packed_rows,
 )
 
-TYPE_CHECKING = False  # as that of `typing`, whose import takes longer than all that is here
+TYPE_CHECKING = False  # not from `typing`, whose import takes longer than this whole module
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import NoReturn
 
-    # Stores an entry of an answer: its kind, the context, two words, the bytes
+    # Stores one entry of an answer to a callback: the entry's kind, the context, two words, the bytes
     Keep = Callable[[int, int, int, int, bytes], None]
 
 _MAX_WARNINGS, _MAX_TEXT = 100, 2000

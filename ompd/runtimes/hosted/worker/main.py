@@ -16,7 +16,7 @@ from ompd.runtimes.hosted.loading.sandbox import UNCONFINED, confine, protects
 from ompd.runtimes.hosted.protocol import DMPL, LOAD, OWN_FAULT, PAPER, TRIAL, UNLOADED
 from ompd.runtimes.hosted.worker.channel import Channel
 
-TYPE_CHECKING = False  # as that of `typing`, whose import takes longer than all that is here
+TYPE_CHECKING = False  # not from `typing`, whose import takes longer than this whole module
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
