@@ -69,7 +69,7 @@ class HostedLibrary:
     :param waits: whether to wait until the library is ready. Otherwise the first use waits, like :meth:`wait`
     :param program: a worker to use instead of the Python worker, for a library of another architecture
         (``runtime_stub/host/``)
-    :raises LibraryError: if it cannot be loaded or initialised
+    :raises LibraryError: if the library cannot be loaded or initialised
     """
 
     def __init__(
@@ -111,7 +111,7 @@ class HostedLibrary:
     def wait(self) -> None:
         """Wait until the library is ready. Its descriptors must stay open until then.
 
-        :raises LibraryError: if it cannot be loaded or initialised
+        :raises LibraryError: if the library cannot be loaded or initialised
         """
         ready = self._connection.wait()
         self.api_version, self.version_string = ready.api_version, ready.version_string

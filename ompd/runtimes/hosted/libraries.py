@@ -97,7 +97,8 @@ class Libraries:
                 serving = self._serving[runtime] = self._start(process, found)
                 plugin = serving.begin(process, found)
         except NotInitialised as error:
-            # The runtime has not named a library yet. ompd's own plugin would report the same.
+            # The runtime has not named a library yet, which is no failure of a library. ompd's own plugin would report
+            # the same.
             return found if found.plugin is not None else replace(found, plugin=HostedPlugin(found.kind, error, None))
         except OmpdError as error:
             self._failed.setdefault(runtime, error)
@@ -125,7 +126,7 @@ class Libraries:
                 raise
             names = ()
         if names is None and found.locations_address is not None:
-            # A library would read variables that are not initialised yet.
+            # Start no library yet, because it would read variables that are not initialised.
             raise NotInitialised(f"{found.module.name} is loaded, but no OpenMP construct or routine has run yet")
         if self._wanted != NAMED:
             return open_library(self._wanted)

@@ -32,13 +32,13 @@ from ompd.safety.limits import LONG_NAME
 _MAX_READ = MAX_MESSAGE // 4
 _END = 1 << 64
 _MAX_SERVED = 1 << 30  # bytes, in one exchange
-_MAX_THREADS = 1 << 14  # whose facts are sent together
+_MAX_THREADS = 1 << 14  # the most threads whose facts are sent together
 
 
 class Server:
     """Serves one process or device.
 
-    :param context: its number
+    :param context: the number of the process or device
     :param ahead: the number of bytes that may be read in addition to the requested ones
     """
 
@@ -52,7 +52,7 @@ class Server:
         self._left = _MAX_SERVED
 
     def expect(self, identifiers: Sequence[tuple[int, bytes]]) -> None:
-        """Note the threads of the next calls, by kind and identifier. One answer then serves all of them."""
+        """Note the threads of the next calls, by kind and identifier, so that one answer serves all of them."""
         self._identifiers, self._threads = identifiers[:_MAX_THREADS], {}
 
     def begin(self) -> None:
@@ -149,7 +149,7 @@ class Server:
         try:
             address = self._address(name, thread)
         except OmpdError:
-            return []  # the library will ask for it later, and is then refused
+            return []  # no error here: the library will ask for this thread's symbol later, and is then refused
         entries = [self._entry(SYMBOL, thread, address, raw)]
         if address - address % PAGE not in self._sent:
             try:
@@ -173,7 +173,7 @@ class Server:
             try:
                 entries.append(self._context_of(*other))
             except OmpdError:
-                continue  # the library will ask for it later
+                continue  # no error here: the library will ask for this thread later
         return entries
 
     def _context_of(self, kind: int, identifier: bytes) -> bytes:

@@ -146,7 +146,7 @@ class Constructs:
     def thread_of_suspended(self, task: Task) -> Thread:
         """Return the thread whose stack has a task that is suspended for another task.
 
-        :raises Unavailable: if no readable stack has it
+        :raises Unavailable: if no readable stack has the task's code
         """
         thread = self._thread_around(task.address) if task.is_undeferred else self._threads_of_tasks.get(task.id)
         if thread is None:
@@ -168,7 +168,7 @@ class Constructs:
     def entry_of_undeferred(self, task: Task) -> int:
         """Return the entry of an undeferred task's function, which libgomp does not record.
 
-        :raises Unavailable: if no readable stack has it
+        :raises Unavailable: if no readable stack has the function
         """
         thread = task.thread()
         if thread is None:
@@ -184,7 +184,7 @@ class Constructs:
     def entry_of_region(self, region: Parallel) -> int:
         """Return the entry of a region's function, as shown by the stacks of the region's threads.
 
-        :raises Unavailable: if no stack has it
+        :raises Unavailable: if no stack has the function
         """
         return region_entry(region, lambda number: self._entry_on(region, number), lambda: self._passed(region))
 

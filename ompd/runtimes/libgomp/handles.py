@@ -208,7 +208,7 @@ class Parallel(GompTeam, Unnoted, WithoutOmpt):
     def function(self) -> int:
         """Return the entry of the region's function, as shown by the stacks of the region's threads.
 
-        :raises Unavailable: if no stack has it
+        :raises Unavailable: if no stack has the function
         """
         return self.runtime.constructs.entry_of_region(self)
 
@@ -295,7 +295,7 @@ class Task(GompTask, _AnyTask):
         """Return the thread that executes the task, or on which the task is suspended. None for an explicit task that
         has not begun or is detached.
 
-        :raises Unavailable: if the task is suspended, and no readable stack has it
+        :raises Unavailable: if the task is suspended, and no readable stack has the task's code
         """
         if self.gomp_kind in (WAITING, DETACHED):
             return None

@@ -83,8 +83,8 @@ def threads_of(runtime: Runtime) -> Mapping[int, Thread]:
         if address in owners:
             fault = CorruptState(address, "nothing but zeros where the runtime keeps a thread that owns a pool")
             threads[native] = LostThread(runtime, native, address, fault)
-    # Leave out workers that are about to end. But if all threads seem to be, a wrong layout is being tried, or there is
-    # damage, so keep all.
+    # Leave out workers that are about to end. But if all threads seem to be about to end, a wrong layout is being
+    # tried, or there is damage. Then keep all.
     return {native: thread for native, thread in threads.items() if not thread.has_left} or threads
 
 

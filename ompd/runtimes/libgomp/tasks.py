@@ -248,7 +248,7 @@ class Tasks:
     def explicit(self) -> Mapping[int, Task]:
         """Return all explicit tasks that are not over.
 
-        :raises OmpdError: if some may be missing
+        :raises OmpdError: if some of these tasks may be missing
         """
         for fault in self.faults:
             raise fault
@@ -322,7 +322,7 @@ class Tasks:
         """Return the number of unfinished explicit tasks that a task has generated.
 
         :param parent: the generating task's address, or its id if it has no ``gomp_task``
-        :raises OmpdError: if some may be missing
+        :raises OmpdError: if some of these tasks may be missing
         """
         self._check()
         return self._child_counts.get(parent, 0)

@@ -38,8 +38,8 @@ class Handle:
         self._answers: dict[object, Pending[Any]] = {}
 
     def siblings(self) -> Sequence[Handle]:
-        """Return all handles of the same kind. When a fact of one handle is queried, one exchange queries the same fact
-        of all.
+        """Return all handles of the same kind. When a fact of one handle is queried, the same exchange queries this
+        fact for all of these handles.
         """
         return ()
 
@@ -68,7 +68,8 @@ class Handle:
         return value(self.space.hosted_library, self.answer(key, record))
 
     def number(self, names: Sequence[str], scope: Scope) -> int:
-        """Return the value of a control variable as a number, which may mean a size, a level or a truth value.
+        """Return the value of a control variable as a number. Depending on the variable, the number is a size, a level
+        or a truth value.
 
         :param names: the variable's names in different releases of OpenMP
         """
@@ -101,7 +102,7 @@ def value_or_none(library: HostedLibrary, pending: Pending[_T]) -> _T | None:
 
 
 def refuse(library: HostedLibrary, error: LibraryError) -> NoReturn:
-    """Raise the exception that a refusal means.
+    """Raise the exception for the return code with which the library refused a call.
 
     :raises Unavailable: if the fact is unknown to the library
     :raises LibraryError: if the library failed
@@ -130,7 +131,8 @@ def no_call(fact: str) -> NoReturn:
 def placed(
     library: HostedLibrary, pending: Sequence[Pending[_Ref]], place: Callable[[Sequence[_Ref]], Sequence[_Entity]]
 ) -> list[_Entity | OmpdError | None]:
-    """Return the region or task of each handle, or the error; None if the library reports no object.
+    """Return the region or task for each answer of the library. An answer without an object gives None, a failed one
+    gives the error.
 
     :param place: returns the regions or tasks, given their handles
     """

@@ -42,7 +42,7 @@ class Region(Handle):
         """The native id of the region's primary thread, and the number of enclosing regions, including this one."""
         depth = or_else(lambda: sum(not region.is_outside for region in self.chain()), 0)
         native = or_else(lambda: self.thread(0).native_thread_id(), None)
-        # A region that is over may agree in both with the region that its primary thread executes now.
+        # A region that is over may have the same primary thread and level as the region that this thread executes now.
         return unique_name(self.space.regions.names, f"{'?' if native is None else native}.{depth}")
 
     def siblings(self) -> Sequence[Region]:
@@ -136,7 +136,7 @@ class Region(Handle):
         """
         primary = or_else(lambda: self.thread(0), None)
         if primary is None:
-            return True  # nothing shows that the region is over
+            return True  # the region counts as live, because nothing shows that it is over
         return or_else(lambda: any(region is self for region in primary.regions()), True)
 
     def function(self) -> int | None:

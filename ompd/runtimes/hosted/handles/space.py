@@ -38,7 +38,7 @@ class HostedSpace(Handle):
     ref: SpaceRef
     layout_source = LIBRARY
     layout_proof = None
-    threadprivate_mechanism = "key"  # DMPL returns copies in storage under keys
+    threadprivate_mechanism = "key"  # DMPL returns copies of threadprivate variables in storage under keys
 
     def __init__(
         self,
@@ -134,7 +134,7 @@ class HostedSpace(Handle):
         return value(self.hosted_library, self.batch().enumerate_icvs(self.ref))
 
     def icv_of(self, names: Sequence[str], scope: Scope) -> Icv:
-        """Return the first listed variable of *scope* that is called one of *names*.
+        """Return the first listed variable of *scope* whose name is one of *names*.
 
         :raises Unavailable: if the library has no such variable
         """

@@ -77,7 +77,7 @@ def entry_of_region(region: Region) -> int:
     """Return the entry of the function that a compiler made from a region's code, as shown by the stacks of the
     region's threads.
 
-    :raises OmpdError: if the stacks do not show it
+    :raises OmpdError: if the stacks do not show the function
     """
     process = region.space.process
 
@@ -87,7 +87,7 @@ def entry_of_region(region: Region) -> int:
         if code is None:
             return None
         entry = entry_of(process, process.stack(thread.native_thread_id()).frames[code.frame].call_site)
-        # If the code ended by a jump to another function, it is no longer on the stack.
+        # A region's code that ended by a jump to another function is no longer on the stack.
         is_construct = entry is not None and naming.is_construct_code(process.locate(entry).symbol or "")
         return entry if is_construct else None
 

@@ -246,7 +246,8 @@ class Tasks:
         return self._identities.place(refs, self._keys(refs))
 
     def _keys(self, refs: Sequence[TaskRef]) -> list[Hashable]:
-        # All handles of one task have the same frames and the same kind. Frames are addresses on one thread's stack.
+        # A key for each task's handles: all handles of one task have the same frames and the same kind. Frames are
+        # addresses on one thread's stack.
         batch = self._space.batch()
         frames = [batch.get_task_frame(ref) for ref in refs]
         number = or_else(lambda: self._space.icv_of(IMPLICIT, Scope.TASK).number, None)

@@ -66,7 +66,7 @@ class Thread(Handle):
         return self._native
 
     def thread_type(self) -> str:
-        """Return ``initial`` for the primary thread of the outermost region around the thread, else ``worker``."""
+        """Return ``initial`` if the thread is the primary thread of the outermost region around it, else ``worker``."""
         regions = self.regions()
         if not regions:
             task = self._reported_task()
@@ -74,9 +74,9 @@ class Thread(Handle):
         return "initial" if regions[-1].thread(0) is self else "worker"
 
     def regions(self) -> Sequence[Region]:
-        """Return the region that the library reports for the thread, and the enclosing regions, innermost first.
+        """Return the regions that the library reports for the thread: the innermost, then the enclosing ones.
 
-        :raises OmpdError: if that is unknown
+        :raises OmpdError: if the regions are unknown
         """
         region = given(self.space.all_threads.reported_regions.get(self))
         return tuple(region.chain()) if region is not None else ()
@@ -86,15 +86,15 @@ class Thread(Handle):
         """The region that the thread executes, which may be the implicit region at level 0, and the thread's number
         there. None while the thread is idle.
 
-        :raises OmpdError: if that is unknown
+        :raises OmpdError: if the region or the number is unknown
         """
         region = given(self.space.all_threads.reported_regions.get(self))
-        if region is None or not region.is_live:  # it may be the thread's last region, which is over
+        if region is None or not region.is_live:  # an idle thread may report its last region
             return None
         try:
             number = region.number_of(self)
         except OmpdError:
-            # The team's members are unknown, but the thread's own variable has its number, too.
+            # The team's members are unknown. But a variable of the thread itself also has the thread's number.
             number = self.number(THREAD_NUM, Scope.THREAD)
             return (region, number) if 0 <= number < region.size() else None
         return (region, number) if number is not None else None
@@ -126,7 +126,8 @@ class Thread(Handle):
             yield task
             if task.is_implicit:
                 region = task.parallel()
-                # The task that encountered a region waits for the region's end on the region's primary thread.
+                # Continue with the task that encountered the region only on the region's primary thread, where that
+                # task waits for the region's end.
                 task = task.generating() if region is not None and region.thread(0) is self else None
             else:
                 task = task.scheduling()
