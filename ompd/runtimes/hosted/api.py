@@ -185,7 +185,7 @@ class Pending(Generic[_T]):
 
     def _settled(self) -> Outcome:
         while self._outcome is None:
-            self._batch.run()  # settles all of its calls
+            self._batch.run()  # gives every Pending of the batch its outcome, also this one
         return self._outcome
 
     def error(self) -> LibraryError | None:

@@ -32,8 +32,8 @@ _PIECE = 1 << 18
 _MAX_OUTPUT = 1 << 13
 # The most additional time for callbacks, in units of the limit for a call. A debugger may fetch a file for a callback.
 _MOST_EXCUSED = 30
-_CALLS_IN_TIME = 100  # this many further calls extend the limit in time by the limit for one call
-_START_CALLS = 4  # its constructors, ompd_initialize, and both versions
+_CALLS_IN_TIME = 100  # so many further calls extend the time limit by the limit for one call
+_START_CALLS = 4  # calls in a library's start: constructors, ompd_initialize, and the two calls for versions
 _GRACE = 5.0
 _STEP = 0.005
 _LOOK = 0.2  # seconds between looks at the running function, because the start of a function sends no message
@@ -307,8 +307,8 @@ class WorkerProcess:
         return status if has_ended else None
 
     def _is_child(self) -> bool:
-        # Whether the exit status is still uncollected. A debugger that runs this Python may collect the status, which
-        # frees the process id.
+        # Whether the process id still belongs to this child, because its exit status is uncollected. A debugger that
+        # runs this Python may collect the status, which frees the process id.
         try:
             os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
         except ChildProcessError:
@@ -399,7 +399,7 @@ class _Ends:
 def _pidfd(process: int) -> int:
     try:
         return os.pidfd_open(process)
-    except (OSError, AttributeError):  # a kernel or C library from before 2019, or a sandbox
+    except (OSError, AttributeError):  # the kernel or C library is from before 2019, or a sandbox refuses the call
         return -1
 
 

@@ -51,7 +51,7 @@ def places(name: str, runtime: str, resolve: Callable[[str], str], system: Syste
     """
     path = path_of(name, runtime)
     if path is not None:
-        with suppress(BadFile):  # an endless chain of links
+        with suppress(BadFile):  # raised for an endless chain of links
             yield resolve(path)
     if is_plain(name):
         yield from dict.fromkeys((*system.places(name, 64), *system.places(name, 32)))
@@ -113,7 +113,7 @@ class _Cache:
         if not offsets:
             return
         for _, own, path, _, capabilities in _ENTRY.iter_unpack(data[_HEADER_SIZE : self._end]):
-            if own in offsets and not capabilities:  # other entries are for certain processors only
+            if own in offsets and not capabilities:  # entries with capabilities are for certain processors only
                 place = data[path : data.find(b"\0", path, path + _MAX_PATH)]
                 if place.startswith(b"/"):
                     yield os.fsdecode(place)

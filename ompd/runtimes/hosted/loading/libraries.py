@@ -143,7 +143,7 @@ def open_named(
     """
     system = system if system is not None else SystemFolders()
     passed: list[str] = []
-    others: dict[bool, str] = {}  # the first other library without and with only DMPL's functions
+    others: dict[bool, str] = {}  # the first less suitable library; True if it has only DMPL's functions
     for name in names[:_MAX_NAMES]:
         missing = True
         for path in places(name, runtime, resolve, system):
@@ -231,7 +231,8 @@ class _Closure:
         searched = tuple(_folder(each, folder) for each in needs.runpath) if needs.runpath else inherited
         for name in needs.needed:
             if name in self._begun[:-1]:
-                # Whichever is loaded first, the system's loader would search for the other.
+                # Two libraries that need each other have no order of loading: whichever came first, the system's loader
+                # would search for the other.
                 raise BadFile(path, f"is refused: it and {name} need each other")
             if name not in self._known:
                 self._add(name, path, searched, inherited)
@@ -283,7 +284,8 @@ class _Closure:
 
 
 class _OfAnother(BadFile):
-    # A library for another processor. The loader skips such files.
+    # The error for a library for another processor. Like the system's loader, the search then goes on with the next
+    # file.
     pass
 
 

@@ -41,7 +41,7 @@ _LOADS_MORE = {
     DT_FILTER: "DT_FILTER",
 }
 _MAX_NEEDED = 256  # real libraries need a dozen; the parser reads no more than 1,024
-# Code with C++ exceptions refers to this function, which these libraries define.
+# Code with C++ exceptions refers to the function _PERSONALITY, which the libraries with these prefixes define.
 _PERSONALITY = "__gxx_personality_v0"
 _CXX_LIBRARIES = ("libstdc++.so.", "libc++.so.", "libc++abi.so.")
 

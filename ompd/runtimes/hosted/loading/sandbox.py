@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 # Address space that a worker maps without using it, in addition to the library's limit.
 _ADDRESS_SPACE = 1 << 30
 _FREE_FILES = 32
-_SECONDS = 3600  # of processor time: ends a worker whose debugger was killed
+_SECONDS = 3600  # the limit of processor time, which ends a worker whose debugger was killed
 
 _OWN_FAULT = 70  # as in ompd.runtimes.hosted.protocol
 
@@ -96,7 +96,7 @@ def confine(memory: int, *, becomes: str | None = None) -> dict[str, str]:
     os.chdir("/")
     os.umask(0o077)
     filters: list[_Filter] = []
-    report = {"libseccomp": _reason(lambda: filters.append(_Filter(becomes is not None)))}  # still loadable
+    report = {"libseccomp": _reason(lambda: filters.append(_Filter(becomes is not None)))}  # still loadable here
     report["limits"] = _reason(lambda: _limit(memory))
     report["no new privileges"] = _reason(_refuse_privileges)
     report["Landlock"] = _reason(lambda: _restrict_files(executables))

@@ -30,7 +30,7 @@ _SETTING_SIGNAL = 10  # F_SETSIG, which has no name in fcntl
 def main(arguments: Sequence[str]) -> None:
     """Serve the host. Never returns."""
     try:
-        gc.disable()  # objects here live as long as their address space, or only for a moment
+        gc.disable()  # not needed: objects here live as long as their address space, or only for a moment
         _serve(*arguments)
     except BaseException as error:  # noqa: BLE001  the worker's own messages go to the library's output
         os.write(2, f"{type(error).__name__}: {error}\n".encode("utf-8", "replace"))
@@ -72,8 +72,8 @@ def _end_with(lifeline: int) -> None:
         fcntl.fcntl(lifeline, _SETTING_SIGNAL, _SIGKILL)
         fcntl.fcntl(lifeline, fcntl.F_SETFL, flags | os.O_ASYNC)
     except OSError:
-        # Some imitations of the Linux kernel have only this call. It ends this process when the thread that started it
-        # ends.
+        # Some imitations of the Linux kernel have only prctl(). With it, this process ends when the host's thread that
+        # started it ends.
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, _SIGKILL, 0, 0, 0)
         fcntl.fcntl(lifeline, fcntl.F_SETFL, flags)
     try:

@@ -30,7 +30,7 @@ class KnownSpace:
     def __init__(self, context: int, ahead: int) -> None:
         self.context, self.ahead = context, ahead
         self.pages: dict[int, bytes] = {}
-        # Symbols by thread and name, threads by kind and identifier.
+        # The addresses of symbols by thread and name, and the contexts of threads by kind and identifier.
         self.symbols: dict[tuple[int, bytes], int] = {}
         self.failed: dict[tuple[int, bytes], int] = {}
         self.threads: dict[tuple[int, bytes], int] = {}
