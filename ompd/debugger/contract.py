@@ -1,7 +1,7 @@
-"""The stopped process for plugins. A part of the process implements each method of the contract.
+"""The interface of the stopped process for plugins. Each method calls the part of the process that implements it.
 
-OMPD and DMPL name symbols without their file, and a process with two runtimes has every name twice. So
-:class:`ModuleCallbacks` are bound to the module of one runtime.
+OMPD and DMPL name symbols without their file, but a process with two runtimes has every name twice. So there is
+:class:`ModuleCallbacks`, which looks in the module of one runtime first.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class ProcessCallbacks:
-    """The standards' callbacks for a whole process. A name belongs to the first module that has it."""
+    """The callbacks of OMPD and DMPL for a whole process. A name means the symbol or type of the first module with it."""
 
     def __init__(self, process: StoppedProcess) -> None:
         self._process = process
@@ -62,7 +62,7 @@ class ProcessCallbacks:
 
 
 class ModuleCallbacks(ProcessCallbacks):
-    """The standards' callbacks for the runtime in one module, whose own symbols and types come first."""
+    """The callbacks of OMPD and DMPL for the runtime in one module. Symbols and types of this module come first."""
 
     def __init__(self, process: StoppedProcess, module: Module) -> None:
         super().__init__(process)
@@ -82,9 +82,9 @@ class ModuleCallbacks(ProcessCallbacks):
             return self._process.types.find(name)
 
     def source_of(self, name: str) -> tuple[str | None, int | None]:
-        """Return the source function and line of an outlined function, by debug information; None for unknown ones.
+        """Return the source function and the line of an outlined function by debug information, each None if unknown.
 
-        DMPL has no such callback (:data:`ompd.contract.dmpl.SourceOf`).
+        This is :data:`ompd.contract.dmpl.SourceOf`, and no callback of DMPL itself.
 
         :param name: the outlined function's linkage name
         """
@@ -97,7 +97,7 @@ class ModuleCallbacks(ProcessCallbacks):
 
 
 class ContractProcess(ProcessCallbacks):
-    """:class:`ompd.contract.process.Process`, which documents the methods."""
+    """Implements :class:`ompd.contract.process.Process`, which documents the methods."""
 
     def __init__(self, process: StoppedProcess) -> None:
         super().__init__(process)

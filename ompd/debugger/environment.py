@@ -1,9 +1,9 @@
 """The environment of a Linux program, as the kernel put it on the initial stack, and as it is now.
 
-From low addresses to high, the initial stack has: ``argc``, pointers to the arguments and a null, pointers to the
-environment and a null, the auxiliary vector; then the strings of the arguments and of the environment, and the name of
-the file (``fs/binfmt_elf.c``, ``create_elf_tables``). The strings stay there, but the C library moves the pointers when
-a variable is set.
+From low addresses to high, the initial stack has these parts (``fs/binfmt_elf.c``, ``create_elf_tables``): ``argc``,
+the pointers to the arguments and a null, the pointers to the environment's strings and a null, the auxiliary vector,
+the strings of the arguments, those of the environment, and the name of the program's file. When the program sets a
+variable, the C library moves the pointers elsewhere, but the initial strings stay.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _PIECE = 1 << 12
 
 @record
 class EnvironmentBlock:
-    """The strings at the end of the initial stack, by their addresses: ``variables`` as ``NAME=value``."""
+    """The strings at the end of the initial stack, by their addresses. Those of ``variables`` are ``NAME=value``."""
 
     arguments: Mapping[int, bytes]
     variables: Mapping[int, bytes]
@@ -54,20 +54,21 @@ class Environment:
         self._at_start: Mapping[str, str] | None = None
 
     def at_start(self) -> Mapping[str, str]:
-        """Return the environment that the program was started with.
+        """Return the environment that the program was started with: the values of the variables by their names.
 
-        :raises Unavailable: if it is not in the target
+        :raises Unavailable: if the target has no initial stack, or the program has written over it
         """
         if self._at_start is None:
             self._at_start = read_environment(self._memory, self._modules.auxiliary_vector)
         return self._at_start
 
     def current(self) -> tuple[Mapping[str, str], bool]:
-        """Return the environment, and whether it is the present one, which includes changes by ``setenv``. If not, it
-        is the one that the program was started with.
+        """Return the present environment, with changes by ``setenv``, and True.
 
-        :raises Unavailable: if it is not in the target
-        :raises CorruptState: if a part of it is lost
+        If the present environment cannot be read, return the one that the program was started with, and False.
+
+        :raises Unavailable: if the target has neither
+        :raises CorruptState: if a part of the environment is lost
         """
         try:
             start, variables = read_current_environment(self._memory, self._symbols.find_symbol("environ"))
@@ -80,12 +81,14 @@ class Environment:
             raise
         is_on_initial_stack = 0 <= self._target.auxiliary_vector().get(AT_RANDOM, 0) - start < LONGEST_STACK_STRINGS
         if is_on_initial_stack:
-            self.at_start()  # raises if the kernel's pointers are damaged
+            self.at_start()  # raises if the pointers that the kernel wrote are damaged
         return variables, True
 
 
 def read_environment(memory: _Strings, auxiliary_vector: Mapping[int, int]) -> dict[str, str]:
-    """Return the initial environment. If a name has several values, the first one counts, as for ``getenv``.
+    """Return the environment that the program was started with: the values of the variables by their names.
+
+    If a name has several values, the first one counts, as for ``getenv``.
 
     :raises Unavailable: if the target has no initial stack, or the program has written over it
     """
@@ -101,8 +104,9 @@ def read_current_environment(memory: _Strings, environ: int) -> tuple[int, dict[
     """Return the address of the present pointers to the environment, and the environment.
 
     :param environ: the address of the C library's variable ``environ``
-    :raises Unavailable: if a part of it is not in the target
-    :raises CorruptState: if a string is no ``NAME=value``, or if only zeros are around *environ*, so a part is lost
+    :raises Unavailable: if a part of the environment is not in the target
+    :raises CorruptState: if a part of the environment is lost: a string is no ``NAME=value``, the pointers do not end,
+        or the memory around *environ* is all zeros
     """
     size, order = memory.pointer_size, memory.byte_order
     values: dict[str, str] = {}
@@ -155,8 +159,8 @@ def find_environment(memory: _Strings, auxiliary_vector: Mapping[int, int]) -> E
 def _pointers(
     memory: _Strings, auxiliary_vector: Mapping[int, int], random: int, file_name: int
 ) -> tuple[Sequence[int], Sequence[int]]:
-    # Return the pointers to arguments and to environment. They end at the start of the auxiliary vector, whose entries
-    # are known.
+    # Return the pointers to the arguments, and those to the environment's strings. They end where the auxiliary vector
+    # on the stack begins, which is found by its known entries.
     size, order = memory.pointer_size, memory.byte_order
     pair = AT_EXECFN.to_bytes(size, order) + file_name.to_bytes(size, order)
     position = _find_backwards(memory, pair, random)
@@ -196,7 +200,7 @@ def _words_before(memory: _Strings, position: int) -> Iterator[int]:
     size = memory.pointer_size
     lowest = position - _MAX_BYTES
     while position > lowest:
-        # Read only pages with needed words: the pages below the stack pointer may be missing.
+        # Read page by page, only as far as words are needed: pages further down may be missing.
         piece = position % _PIECE or _PIECE
         raw = memory.read(position - piece, piece)
         for offset in range(piece - size, -1, -size):
@@ -206,7 +210,7 @@ def _words_before(memory: _Strings, position: int) -> Iterator[int]:
 
 
 def _arguments(memory: _Strings, pointers: Sequence[int], file_name: int) -> dict[int, bytes]:
-    # The strings of the arguments by address, if they are before the file's name.
+    # The strings of the arguments by their addresses, of those that are still before the file's name.
     places = sorted({pointer for pointer in pointers if file_name - _MAX_BYTES < pointer < file_name})
     strings: dict[int, bytes] = {}
     total = 0
@@ -221,8 +225,9 @@ def _arguments(memory: _Strings, pointers: Sequence[int], file_name: int) -> dic
 def _end_of_arguments(
     pointers: Sequence[int], arguments: Mapping[int, bytes], variables: Sequence[int], file_name: int
 ) -> int:
-    # The environment begins behind the last argument. But programs move and drop arguments, or overwrite them with a
-    # process title. So accept this end only if the first variable begins there, or all arguments are adjacent.
+    # Return the end of the last argument, where the environment's strings begin. But programs move and drop arguments,
+    # or overwrite them with a process title. So this end is accepted only if the first variable begins there, or if all
+    # arguments are adjacent.
     strings, ends = list(arguments), [place + len(text) + 1 for place, text in arguments.items()]
     if not strings:
         raise Unavailable(_WRITTEN_OVER)

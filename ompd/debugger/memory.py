@@ -1,4 +1,4 @@
-"""Memory of the stopped process, for queries. Reads have a budget, and omitted pages come from the modules' files."""
+"""The memory of the stopped process. Reads have a budget, and pages that the target omits come from the modules' files."""
 
 from __future__ import annotations
 
@@ -12,12 +12,14 @@ from ompd.debugger.targets.base import PageOmitted, Target, page_size
 from ompd.errors import CorruptState, MemoryFault, TooMuch
 
 PAGE = 4096
-"""The unit of noted reads and of verified code. The page sizes of all processors are multiples of it."""
-# A string is read in pieces that end with a page, because its mapping may end there.
+"""The bytes of a unit in which reads are noted and code is verified. Page sizes of all processors are multiples of it.
+"""
+# The most bytes of one read of a string. No piece crosses the end of a page, because the mapping may end there.
 _STRING_PIECE = 256
-# The largest numbers of reads and bytes of one query, and what each thread adds. A budget ends every query, whatever
-# the target's structures contain. A clock would end it at a different point on each machine. A thread takes 40 reads of
-# 10 kB, a thousand queued tasks take 13,000 reads of 340 kB. So 230,000 tasks are possible, which take 500 MB here.
+# The most reads and bytes of one query, and what each thread adds to these limits. Such a budget ends every query,
+# whatever the target's structures contain. A time limit would end it at a different point on each machine. A query
+# takes 40 reads and 10 kB for a thread, and 13,000 reads and 340 kB for a thousand queued tasks. So 230,000 tasks are
+# possible, for which ompd takes 500 MB of memory.
 _MAX_READS, _MAX_READS_PER_THREAD = 3_000_000, 2_000
 _MAX_BYTES, _MAX_BYTES_PER_THREAD = 1 << 30, 4 << 20
 _MAX_NOTED = 1 << 28  # no larger read succeeds
@@ -26,7 +28,7 @@ _MAX_NOTED = 1 << 28  # no larger read succeeds
 class TargetMemory:
     """The memory of one target. ``reads_left`` and ``bytes_left`` are what the running query has left of its budget.
 
-    :param modules: their files have the pages that the target omits
+    :param modules: the modules of the process, whose files have pages that the target omits
     """
 
     def __init__(self, target: Target, modules: ModuleList) -> None:
@@ -58,20 +60,20 @@ class TargetMemory:
 
     @property
     def spent(self) -> TooMuch | None:
-        """The error of a query that has exceeded its budget, None if it has not."""
+        """The error to raise if the running query has exceeded its budget, else None."""
         if self.reads_left >= 0 and self.bytes_left >= 0:
             return None
         return TooMuch(min(self.max_reads - self.reads_left, self.max_reads), self.max_bytes - self.bytes_left)
 
     def note_reads(self) -> set[int]:
-        """Return a set to which the numbers of all pages are added that are read from now on."""
+        """Begin to note reads. Return the set to which the numbers of all pages are added that are read from now on."""
         self.noted_pages = set()
         return self.noted_pages
 
     def read(self, address: int, size: int) -> bytes:
         """Return *size* bytes at *address*, from the target or, for omitted pages, from the file mapped there.
 
-        :raises MemoryFault: if neither has them
+        :raises MemoryFault: if neither the target nor the file has the bytes
         :raises TooMuch: if the query has exceeded its budget
         """
         self.reads_left -= 1
@@ -97,9 +99,10 @@ class TargetMemory:
         return data
 
     def read_code(self, address: int, size: int) -> bytes:
-        """Return *size* bytes of code at *address*, from the module's verified file if possible, which is cheaper.
+        """Return *size* bytes of code at *address*. They are read from the module's verified file if possible.
 
-        While reads are noted for a snapshot, the target is read, because the snapshot needs the pages.
+        That is cheaper, and needs no budget. While reads are noted for a snapshot, the bytes are read from the target,
+        because the snapshot needs the pages.
         """
         loaded = self._modules.at(address) if self.noted_pages is None else None
         code = loaded.read_file(address, size) if loaded is not None and not loaded.damaged_bytes else None
@@ -109,7 +112,7 @@ class TargetMemory:
         """Return the bytes at *address* up to the first NUL, without the NUL.
 
         :raises MemoryFault: if memory ends before the NUL
-        :raises CorruptState: if there is none within *limit* bytes
+        :raises CorruptState: if there is no NUL within *limit* bytes
         """
         text = b""
         while len(text) < limit:
@@ -124,8 +127,8 @@ class TargetMemory:
     def read_data(self, address: int, size: int) -> bytes:
         """Return *size* bytes of a variable. Unlike :meth:`read`, this returns zeros for pages that were never written.
 
-        If no page of a mapping was ever touched, Linux omits the mapping from a core. A module's zeroed data in it is
-        zero.
+        If no page of a mapping was ever touched, Linux omits the mapping from a core. Then the module's zeroed data in
+        this mapping is still zero.
         """
         try:
             return self.read(address, size)
@@ -143,9 +146,9 @@ class TargetMemory:
             return data
 
     def _is_unwritten(self, address: int, size: int) -> bool:
-        # Return whether the bytes are zeroed data of a module, in a mapping that a whole core omits because it was
-        # never touched. The core must hold other private memory. Otherwise it may be configured to omit all private
-        # memory.
+        # Return whether the bytes are zeroed data of a module, in a mapping that the core omits because the mapping was
+        # never touched. The core must be whole. It must hold other private memory, because the process may be
+        # configured to leave all private memory out of cores.
         target, module = self._target, self._modules.at(address)
         if target.kind != "core" or target.loss is not None or module is None or module.elf is None:
             return False

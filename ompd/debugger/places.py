@@ -1,4 +1,4 @@
-"""Places of addresses in the source: symbol, file and line, and the functions with their names."""
+"""Finds the place in the source for an address of code: its symbol, file and line, and the functions there."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Line = tuple[str | None, int | None]
 
 
 class KnownPlaces:
-    """The places that were looked up. They depend only on files, so they are the same at every stop."""
+    """The results of earlier searches for places. They depend only on files, so they are kept for later stops."""
 
     def __init__(self) -> None:
         self.locations: dict[int, Location] = {}
@@ -28,13 +28,14 @@ class KnownPlaces:
 
 
 class Places:
-    """Places of one process's code, by symbols and debug information. Damaged ones count as missing."""
+    """Finds places of one process's code, by symbols and debug information. Damaged ones count as missing."""
 
     def __init__(self, modules: ModuleList, symbols: Symbols, known: KnownPlaces) -> None:
         self._modules, self._symbols, self.known = modules, symbols, known
 
     def _lines_at(self, address: int) -> tuple[KeptPlaces, int] | None:
-        # The debug information for an address of code, and the link-time address; None without debug information.
+        # The debug information for an address of code, and the address as in the module's file; None without debug
+        # information.
         loaded = self._modules.at(address)
         try:
             lines = loaded.lines if loaded is not None else None
@@ -43,7 +44,7 @@ class Places:
         return (lines, address - loaded.bias) if loaded is not None and lines is not None else None
 
     def locate(self, address: int) -> Location:
-        """Return symbol and module of *address*; unknown parts are None. Nothing is raised."""
+        """Return the symbol and the module of *address*, each None if unknown. This raises no errors."""
         location = self.known.locations.get(address)
         if location is None:
             location = self.known.locations[address] = self._locate(address)
@@ -69,7 +70,10 @@ class Places:
         return self.locate(address).symbol
 
     def symbolize(self, address: int) -> str | None:
-        """Return the symbol around *address* as text, ``name+8`` for an address inside of it; None without a symbol."""
+        """Return *address* as text: the name of its symbol, with the distance from the symbol's start as in ``name+8``.
+
+        None if no symbol covers the address.
+        """
         place = self.locate(address)
         if place.symbol is None or place.symbol_address is None:
             return None
@@ -78,9 +82,10 @@ class Places:
         return f"{name}+{distance}" if distance else name
 
     def line_of(self, address: int, *, entry: bool = False) -> Line:
-        """Return file and line of *address*, ``(None, None)`` if no debug information has them.
+        """Return the file and line of *address*, ``(None, None)`` if no debug information has them.
 
-        :param entry: return the line of the function that begins at *address*, not of its first statement
+        :param entry: whether *address* is where a function begins, and the line of the function is meant, not that of
+            its first statement
         """
         key = (address, entry)
         line = self.known.lines.get(key)
@@ -91,13 +96,14 @@ class Places:
         return line
 
     def source_digest(self, address: int, file: str) -> bytes | None:
-        """Return the MD5 of a source *file* of the code at *address* when it was compiled, None if it is unknown."""
+        """Return the MD5 that the source *file* had when the code at *address* was compiled, None if it is unknown."""
         described = self._lines_at(address)
         return described[0].digest(described[1], file) if described is not None else None
 
     def construct_line(self, entry: int) -> Line:
-        """Return file and line of the construct whose outlined function begins at *entry*, ``(None, None)`` if no debug
-        information has them.
+        """Return the file and line of the construct whose outlined function begins at *entry*.
+
+        ``(None, None)`` if no debug information has them.
         """
         line = self.known.constructs.get(entry)
         if line is None:
@@ -107,8 +113,10 @@ class Places:
         return line
 
     def source_frames(self, address: int) -> tuple[SourceFrame, ...]:
-        """Return the functions in the source at a code address, innermost first. All functions but the last are inlined
-        into the next one. Without debug information the names are symbols.
+        """Return the functions of the source that an address of code is in, innermost first.
+
+        Each function but the last is inlined into the next one. Without debug information, the only function has the
+        symbol as its name.
         """
         frames = self.known.sources.get(address)
         if frames is None:
@@ -124,7 +132,7 @@ class Places:
         if not frames:
             frames = [SourceFrame(None, file, line, False)]
         symbol = self.symbol_at(address)
-        # The function of a construct keeps its linker's name.
+        # A construct's outlined function keeps the symbol as its name, even if debug information has another name.
         if symbol is not None and (frames[-1].function is None or naming.is_construct(symbol)):
             name = symbol if naming.is_construct(symbol) else _demangled(symbol)
             frames[-1] = frames[-1]._replace(function=name)
@@ -135,25 +143,30 @@ class Places:
         return described[0].functions(described[1]) if described is not None else ()
 
     def has_parameter(self, address: int, name: str) -> bool:
-        """Return whether debug information has a parameter called *name* for the function at an address of code, or for
-        a function inlined there.
+        """Return whether a function at an address of code has a parameter called *name*, by debug information.
+
+        Functions that are inlined there count, too.
         """
         described = self._lines_at(address)
         return described is not None and described[0].has_parameter(described[1], name)
 
     def declared_inside(self, address: int) -> str | None:
-        """Return the source function whose lines contain the declaration of the function at an address of code, None if
-        unknown. This is meant for outlined functions of constructs.
+        """Return the source function around the declaration of the function at an address of code, None if unknown.
+
+        This is meant for outlined functions: the declared line of one is among the lines of the function that has the
+        construct.
         """
         described = self._lines_at(address)
         return described[0].declared_inside(described[1]) if described is not None else None
 
     def source_name(self, module: Module | None, symbol: str, outlined: int | None = None) -> str:
-        """Return the source's name of the function *symbol* in *module*, by debug information or by demangling.
+        """Return the name that the function *symbol* of *module* has in the source, else *symbol*.
 
-        This is meant for symbols of Fortran (``name_``, ``__module_MOD_name``) and C++ (``_Z...``).
+        Only symbols of Fortran (``name_``, ``__module_MOD_name``) and C++ (``_Z...``) are looked up, in debug
+        information or by demangling.
 
-        :param outlined: an address in an outlined function of that function, which may itself be inlined everywhere
+        :param outlined: an address in a function that was outlined from the function *symbol*, None if there is none;
+            it helps if the function *symbol* is inlined everywhere
         """
         is_mangled = symbol.startswith("_Z")
         if not (is_mangled or symbol.endswith("_") or "_MOD_" in symbol):

@@ -1,4 +1,4 @@
-"""The stopped process: puts the parts of the debugger's half together."""
+"""The stopped process, which puts the parts of the package together."""
 
 from __future__ import annotations
 
@@ -55,8 +55,8 @@ class StoppedProcess:
 
     Plugins use :attr:`contract` instead. Parts that few queries need are imported on first use.
 
-    :param exe: the program's file, if the user named one
-    :param earlier: the same process at another stop, whose facts about files are kept
+    :param exe: the program's file as the user named it, None if the user named none
+    :param earlier: the same process at an earlier stop, whose facts about files are kept; None at the first stop
     """
 
     memory: TargetMemory
@@ -113,7 +113,7 @@ class StoppedProcess:
 
     @cached_property
     def contract(self) -> ContractProcess:
-        """The interface of this process for plugins."""
+        """The interface to this process for plugins."""
         return ContractProcess(self)
 
     # Outside of OpenMP
@@ -140,15 +140,15 @@ class StoppedProcess:
 
     @cached_property
     def references(self) -> X86References | None:
-        """The references in this processor's code to other code, None if its instructions are unknown."""
+        """Finds references in code of this processor to other code; None if its instructions are unknown."""
         from ompd.isa.processors import references_of
 
         return references_of(self.target.architecture.e_machine)
 
     def functions(self, routines: Mapping[str, Routine], is_users: Callable[[int], bool]) -> Functions:
-        """Return the followed functions, and their calls (:class:`ompd.debugger.flow.functions.Functions`).
+        """Return the functions whose code is followed (:class:`ompd.debugger.flow.functions.Functions`).
 
-        All calls return the same object. The parameters of the first call count.
+        All calls of this method return the same object, which is made with the parameters of the first call.
         """
         if self._functions is None:
             self._functions = self._make_functions(routines, is_users, self.places.locate)
@@ -170,7 +170,7 @@ class StoppedProcess:
 
     @cached_property
     def _callers(self) -> Functions:
-        # The arguments do not depend on whether the called code is the user's.
+        # Finds arguments of calls. They do not depend on whether the called code is the user's, so none counts as such.
         return self._make_functions(naming.ROUTINES(), lambda address: False, self.places.locate)
 
     def _make_functions(
@@ -182,7 +182,10 @@ class StoppedProcess:
         return Functions(self.memory, architecture, self.modules, self.calls, locate, routines, is_users)
 
     def handlers(self, routines: Mapping[str, Routine], is_users: Callable[[int], bool]) -> Handlers:
-        """Return the signal handlers that code installs (:class:`ompd.debugger.flow.handlers.Handlers`)."""
+        """Return the signal handlers that the process's code may install.
+
+        See :class:`ompd.debugger.flow.handlers.Handlers`, also for the parameters.
+        """
         from ompd.debugger.flow.handlers import Handlers, Unbound
 
         memory, modules, calls, architecture = self.memory, self.modules, self.calls, self.target.architecture
@@ -194,15 +197,15 @@ class StoppedProcess:
 
     @cached_property
     def emulated_tls(self) -> EmulatedTls:
-        """The thread-local variables under a POSIX thread key."""
+        """The emulated thread-local variables, whose copies are kept under a POSIX thread key."""
         from ompd.debugger.threads.emutls import EmulatedTls
 
         return EmulatedTls(self.memory, self.symbols, self.threads, self.storage)
 
     def variable_name(self, text: str) -> VariableName:
-        """Return the parts of a variable's name that a user wrote.
+        """Return the parts of the variable's name *text*, which a user wrote.
 
-        :raises BadInput: if it is no possible name
+        :raises BadInput: if the text is no possible name
         """
         from ompd.debugger.variables.names import parse_name
 
@@ -213,7 +216,7 @@ class StoppedProcess:
     ) -> VariableReader:
         """Return the reader of the static variable *name* in each thread.
 
-        :param variables: the variables of that name
+        :param variables: the variables that *name* may mean, at least one
         :param letter: one of gdb's formats, or ``""``
         :param elements: the most elements of an array, or characters of a string, to show
         :raises NoAnswer: if there are several variables; the text lists them with distinct names
@@ -233,7 +236,7 @@ class StoppedProcess:
         return Locals(self.memory, self.storage, self.modules, self.types, self.places, self.target.architecture)
 
     def variables_read(self, frame: Frame, reads: Sequence[Read]) -> Collection[tuple[str, int | None]]:
-        """Return the variables of a frame's function that the instructions *reads* refer to, by name and line."""
+        """Return the variables of a frame's function that *reads* refer to: the name and declaration line of each."""
         from ompd.debugger.variables.mentioned import mentioned
 
         return mentioned(self.locals, frame, reads)
@@ -241,7 +244,7 @@ class StoppedProcess:
     def parameters(self, frame: Frame, address: int) -> int | None:
         """Return the number of parameters of the function that begins at *address*, None if unknown.
 
-        :param frame: any frame
+        :param frame: any frame of the process
         """
         from ompd.debugger.variables.mentioned import parameters
 
@@ -256,7 +259,7 @@ class StoppedProcess:
         return Dependencies(self.modules, self.loader)
 
     def files_of(self, module: Module) -> ModuleFiles | None:
-        """Return the contents of the files of *module* for a debugger, None without its own file."""
+        """Return what the files of *module* have for a debugger, None without the module's own file."""
         from ompd.debugger.survey.files import survey
 
         loaded = self.symbols.loaded(module)

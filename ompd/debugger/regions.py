@@ -29,11 +29,11 @@ class Regions:
         return index if index >= 0 and address < self._all[index].end else None
 
     def end_of(self, address: int) -> int | None:
-        """Return the end of the mapping around *address*, None without one."""
+        """Return the end of the mapping that contains *address*, None without one."""
         index = self._index(address)
         if index is None:
             return None
-        # A snapshot splits one mapping into several adjacent ones.
+        # A snapshot splits one mapping into several adjacent ones, which count as one here.
         here = self._all[index]
         end = here.end
         for region in self._all[index + 1 :]:
@@ -47,7 +47,7 @@ class Regions:
         index = self._index(address)
         if index is not None:
             return bool(self._all[index].flags & PF_X)
-        # gdb's cores leave out unmodified mappings of files.
+        # gdb's cores leave out unmodified mappings of files, so the segments of the module's file decide.
         module = self._modules.at(address)
         segments = module.elf.segments if module is not None and module.elf is not None else ()
         return module is not None and any(

@@ -27,8 +27,8 @@ from ompd.isa.architecture import Architecture
 from ompd.naming import is_runtime_file
 from ompd.records import record
 
-_MAX_FRAME = 64 << 10  # most bytes to keep of one frame; of a larger frame, half of them at each end
-# The limit for the data of an OpenMP runtime, unless the limit for the user's modules is higher.
+_MAX_FRAME = 64 << 10  # the most bytes to keep of one frame; of a larger frame, half of them at each end
+# The most bytes to keep of an OpenMP runtime's data, unless the limit for the user's modules is higher.
 _LIMIT_KEPT = 4 << 20
 _VDSO_SIZE = 0x4000
 _SIGSTOP = 19
@@ -36,7 +36,7 @@ _MAX_IDENTITY = 1 << 16
 _MAX_IDENTITIES = 64  # segments of one module
 _READ = 1 << 18  # bytes to copy at once
 
-# Bytes that replace memory, or a number of zeros. The number comes from the core, and may be huge.
+# The bytes that replace memory, or how many zeros replace it. That number comes from the core, and may be huge.
 Patch = bytes | int
 
 
@@ -44,7 +44,8 @@ Patch = bytes | int
 class Snapshot:
     """The contents of a snapshot, in the order of its file.
 
-    ``modules`` are the modules with extracts of their files; ``problems`` describe what is missing.
+    ``threads`` is the number of threads. ``modules`` are the names of the modules with extracts of their files.
+    ``problems`` are sentences about what is missing.
     """
 
     architecture: Architecture
@@ -56,12 +57,12 @@ class Snapshot:
 
     @property
     def memory_bytes(self) -> int:
-        """Bytes of the process's memory."""
+        """How many bytes of the process's memory the snapshot has."""
         return sum(len(piece.data) for piece in self.pieces)
 
     @property
     def extract_bytes(self) -> int:
-        """Bytes of the extracts of modules' files."""
+        """How many bytes the extracts of modules' files have."""
         return sum(len(note.desc) for note in self.notes if note.owner == notes.OMPD_OWNER)
 
     def write(self, stream: IO[bytes]) -> None:
@@ -177,7 +178,7 @@ def _read_for_later(process: StoppedProcess, data_limit: int) -> None:
 
 
 def _read_emulated_storage(process: StoppedProcess) -> None:
-    # Only modules whose symbols are already read. The files of other modules are not opened for this.
+    # Only for modules whose symbols are already read: the files of other modules are not opened for this.
     controls: list[int] = []
     for module in process.modules:
         if "symbols" in module.looked_up and module.symbols is not None and not module.record.is_system_library:
@@ -188,7 +189,8 @@ def _read_emulated_storage(process: StoppedProcess) -> None:
 
 
 def _read_identity(process: StoppedProcess, module: LoadedModule) -> None:
-    # Read the parts of the module that identify the build of its file. Damaged files may repeat the same notes.
+    # Read the parts of the module that identify the build of its file. A damaged file may list a part many times: it is
+    # read once, and only so many parts are read.
     ranges = {
         (segment.p_vaddr, min(segment.p_memsz, _MAX_IDENTITY))
         for segment in (module.elf.segments if module.elf is not None else ())
@@ -208,7 +210,8 @@ def _read_data(process: StoppedProcess, module: LoadedModule, limit: int) -> Non
 
 
 def _read_stack(process: StoppedProcess, thread: int, sp: int, region: MemoryRegion) -> None:
-    # Read both ends of each frame. Runtimes leave large unused gaps between frames, to avoid conflicts in caches.
+    # Read both ends of each frame. The middle of a large frame is left out: runtimes leave large unused gaps on stacks,
+    # to avoid conflicts in caches.
     end = region.end
     with suppress(OmpdError):
         pointer = process.threads.thread_pointer(thread)
@@ -228,7 +231,7 @@ def _read_stack(process: StoppedProcess, thread: int, sp: int, region: MemoryReg
 
 
 def _read_pages(process: StoppedProcess, start: int, size: int) -> None:
-    # Skip pages that were noted already. In a damaged core, many stacks may be in the same pages.
+    # Skip pages that were noted already, because in a damaged core many stacks may be in the same pages.
     noted = process.memory.noted_pages or ()
     for address in range(start // PAGE * PAGE, start + size, PAGE):
         if address // PAGE not in noted:
@@ -237,7 +240,7 @@ def _read_pages(process: StoppedProcess, start: int, size: int) -> None:
 
 
 def _files_needed(module: LoadedModule) -> Iterator[ElfFile | None]:
-    # The module's file and its debug file, None for both if neither was used.
+    # The module's file and its debug file, None for both if the inspection used neither.
     is_used = bool(module.looked_up)
     yield module.elf if is_used else None
     yield module.debug_elf if is_used else None
@@ -263,13 +266,13 @@ class _Memory:
         overlay: Mapping[int, Patch],
     ) -> None:
         self._process = process
-        # Drop pages of zeros: stacks have many of them between frames.
+        # Drop pages of zeros that the inspection has not read: stacks have many of them between frames.
         self._pages = sorted(page for page in pages if page in needed or not self._is_empty(page))
         self._regions = sorted([*target.regions(), *self._left_out(target)], key=lambda region: region.start)
         self._overlay = overlay
 
     def _left_out(self, target: Target) -> Iterator[MemoryRegion]:
-        # Yield the mappings of files that gcore names but omits, if some of their code was read.
+        # Yield the mappings of files that a core of gcore names but whose memory it omits, if some of it was read.
         regions = target.regions()
         for mapping in target.mappings():
             first = bisect_left(self._pages, mapping.start // PAGE)
@@ -308,8 +311,8 @@ class _Memory:
         return min(self._pages[position] * PAGE, end) if position < len(self._pages) else end
 
     def _run(self, position: int, end: int) -> tuple[int, bytes, int]:
-        # Return the start and the readable bytes of the adjacent pages from *position* on, and the position behind
-        # them.
+        # Return the start and the readable bytes of the adjacent pages from index *position* on, and the index of the
+        # page after them.
         start = self._pages[position] * PAGE
         count = 1
         while (
@@ -360,7 +363,8 @@ def _without_secrets(process: StoppedProcess, kept_variables: Sequence[str]) -> 
 
 
 def _without_strings(process: StoppedProcess, regions: Sequence[MemoryRegion]) -> dict[int, Patch]:
-    # Arguments and environment are between AT_RANDOM's bytes and the end of the initial stack.
+    # Return a patch of zeros from the end of AT_RANDOM's bytes to the end of the initial stack: the arguments and the
+    # environment are there.
     random = process.target.auxiliary_vector().get(notes.AT_RANDOM, 0)
     region = next((region for region in regions if region.start <= random < region.end), None)
     return {random + 16: max(region.end - random - 16, 0)} if region is not None else {}
@@ -377,7 +381,8 @@ def _process_notes(target: Target, process: StoppedProcess, keep_environment: bo
     if not keep_environment:
         command = b" ".join(word.rpartition(b"/")[2] for word in command.split(b" "))
     program = next((m.name for m in process.modules if m.record.is_program), "").rpartition("/")[2]
-    # A live process has no signal, but LLDB 22 waits for ever if a core has none. gdb's cores have SIGSTOP.
+    # A live process has taken no signal, but LLDB 22 waits for ever if a core has none. So it gets SIGSTOP, as in
+    # gdb's cores.
     number = target.signal or _SIGSTOP
     first = [
         Note("CORE", notes.NT_PRPSINFO, _prpsinfo(process, program, command)),
@@ -406,7 +411,7 @@ def _process_notes(target: Target, process: StoppedProcess, keep_environment: bo
 
 
 def _signals(target: Target, threads: Sequence[int]) -> dict[int, notes.SignalInfo]:
-    # The threads that took a signal, with its details.
+    # The threads that took a signal, each with the details of its signal.
     signals = {}
     for thread in threads:
         with suppress(Unavailable):

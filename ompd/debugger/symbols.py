@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
 
 class Symbols:
-    """Symbols by name, at one stop.
+    """Finds symbols by name, at one stop.
 
-    A thread-local symbol has an address in each thread, which ``storage`` finds. The process sets ``storage`` later,
-    because it needs the loader and glibc, which are found by symbols.
+    A thread-local symbol has an address in each thread. ``storage`` finds that address. The process sets ``storage``
+    later: to make it, the process needs the loader and glibc, which it finds by symbols.
     """
 
     storage: ThreadLocalStorage
@@ -64,14 +64,14 @@ class Symbols:
 
     @cached_property
     def unproven(self) -> Mapping[str, str]:
-        """The reasons why files of a damaged target could not be verified, by the module's name."""
+        """The reasons why modules' files are unproven, by the module's name. Empty if the target is not damaged."""
         if self._target.loss is None:
             return {}
         return {module.name: module.unproven for module in self.modules() if module.unproven is not None}
 
     @property
     def unseen_libraries(self) -> Sequence[str]:
-        """The names of libraries that the program needs, but that a damaged target has lost."""
+        """The names of libraries that modules need, but that the modules of a damaged target lack."""
         return self._modules.needed
 
     def lost_data(self, module: Module) -> int | None:
@@ -87,14 +87,13 @@ class Symbols:
     # Symbols
 
     def find(self, module: Module, name: str) -> Symbol | None:
-        """Return symbol *name* of one module, with its link-time address; None if there is none."""
+        """Return the symbol *name* of *module*, with its link-time address; None if there is no such symbol."""
         loaded = self._by_start.get(module.start)
         return loaded.symbols.find(name) if loaded is not None and loaded.symbols is not None else None
 
     def _replaced(self, module: Module, name: str) -> int | None:
-        # Return the address that the loader gives to an exported variable of a library, None if it is the library's
-        # own. If the program has a variable of the same name, or a copy relocation of it, all modules use the
-        # program's.
+        # Return the address of the program's variable if it replaces the library's exported variable *name*, else None.
+        # If the program has a variable of that name, or a copy relocation of it, all modules use the program's.
         program, replacing = self._modules.program, self._exported.get(name)
         if replacing is None or program is None or module.is_program:
             return None
@@ -105,7 +104,7 @@ class Symbols:
 
     @cached_property
     def _exported(self) -> Mapping[str, Symbol]:
-        # Return the program's variables that other modules may refer to.
+        # The program's variables that other modules may refer to, by their names.
         program = self._modules.program
         try:
             return program.symbols.exported_variables if program is not None and program.symbols is not None else {}
@@ -113,7 +112,7 @@ class Symbols:
             return {}
 
     def symbol_in(self, module: Module, name: str) -> int | None:
-        """Return the address of symbol *name* of *module*, None if it has none, or it is thread-local."""
+        """Return the address of *module*'s symbol *name*, None if there is no such symbol, or if it is thread-local."""
         replaced = self._replaced(module, name)
         if replaced is not None:
             return replaced
@@ -132,8 +131,9 @@ class Symbols:
         return addresses
 
     def naming(self, names: Collection[str]) -> Iterator[tuple[LoadedModule, Collection[str] | None]]:
-        """Yield each module that defines or references symbols of *names*, with those names. If the module's symbols
-        are unknown, None replaces the names. C and compiler libraries are left out.
+        """Yield each module that defines or refers to symbols with one of *names*, together with these names.
+
+        A module whose symbols are unknown is yielded with None. C and compiler libraries are left out.
         """
         for loaded in self._modules:
             if loaded.record.is_system_library:
@@ -146,7 +146,10 @@ class Symbols:
                 yield loaded, symbols
 
     def symbols_with_prefix(self, prefix: str) -> Sequence[tuple[str, int]]:
-        """Return names and addresses of the symbols that begin with *prefix*, without C and compiler libraries."""
+        """Return the name and address of each symbol that begins with *prefix*.
+
+        Thread-local symbols, and those of C and compiler libraries, are left out.
+        """
         rows: list[tuple[str, int]] = []
         for loaded in self._modules:
             if loaded.symbols is None or loaded.record.is_system_library:
@@ -163,7 +166,8 @@ class Symbols:
         """Return the address of symbol *name* of the first module that has it, the program first.
 
         :param thread: the thread whose copy of a thread-local symbol is meant
-        :raises SymbolNotFound: if no module has one of that name
+        :raises SymbolNotFound: if no module has a symbol of that name
+        :raises BadInput: if the symbol is thread-local, and *thread* is None
         """
         for module in sorted(self.modules(), key=lambda m: not m.is_program):
             try:
@@ -175,7 +179,8 @@ class Symbols:
     def find_symbol_in(self, module: Module, name: str, *, thread: int | None = None) -> int:
         """Return the address of symbol *name* of one module, in *thread* if the symbol is thread-local.
 
-        :raises SymbolNotFound: if the module has none of that name
+        :raises SymbolNotFound: if the module has no symbol of that name
+        :raises BadInput: if the symbol is thread-local, and *thread* is None
         """
         symbol = self.find(module, name)
         if symbol is None:

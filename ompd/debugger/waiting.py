@@ -1,4 +1,4 @@
-"""Whether a waiting thread sleeps in the kernel, is about to wake up, or spins: by its code and its system call."""
+"""Finds out whether a waiting thread sleeps in the kernel, is about to wake up, or spins, by its code and its call."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _MAX_CALLS = 1 << 12
 # Linux, futex.h: operations that do not wait (FUTEX_WAKE, REQUEUE, CMP_REQUEUE, WAKE_OP, UNLOCK_PI, WAKE_BITSET,
 # CMP_REQUEUE_PI), without FUTEX_PRIVATE_FLAG and FUTEX_CLOCK_REALTIME.
 _FUTEXES_WITHOUT_WAIT = frozenset((1, 3, 4, 5, 7, 10, 12))
-# LOCK_PI and LOCK_PI2 compare no value: the word has the owner's number and two flags.
+# LOCK_PI and LOCK_PI2, which compare the word with no argument: it has the owner's number and two flags.
 FUTEX_LOCKS = (6, 13)
 FUTEX_PRIVATE = 128
 _FUTEX_FLAGS = FUTEX_PRIVATE | 256
@@ -30,9 +30,9 @@ _FUTEX_WAITV, _MOST_WORDS, _WAITED_SIZE = 449, 128, 24
 _SIZE_FLAGS, _SIZE_U32 = 3, 2
 
 # Values in the result register of a system call that has not ended (Linux, include/linux/errno.h). ERESTARTSYS,
-# ERESTARTNOINTR, ERESTARTNOHAND and ERESTART_RESTARTBLOCK: a stop or a core interrupted the call. ENOSYS: it has no
-# result yet. EINTR: the kernel interrupted a call that it does not restart, such as epoll_wait. For futex() EINTR is a
-# result: the call ended because a signal handler ran.
+# ERESTARTNOINTR, ERESTARTNOHAND and ERESTART_RESTARTBLOCK: a stop or a core interrupted the call. ENOSYS: the call has
+# no result yet. EINTR: a stop or a core interrupted a call that the kernel does not restart, such as epoll_wait. For
+# futex(), however, EINTR is a result: the call ended because a signal handler ran.
 _NO_ANSWER = frozenset((-512, -513, -514, -516, -38))
 _EINTR = -4
 
@@ -58,8 +58,8 @@ class WaitedWord(NamedTuple):
 def read_waited_words(memory: Memory, address: int, count: int) -> list[WaitedWord]:
     """Return the words that are passed to ``futex_waitv``.
 
-    :raises Unavailable: if there are no valid arguments of it at *address*
-    :raises MemoryFault: if they cannot be read
+    :raises Unavailable: if there are no valid arguments of ``futex_waitv`` at *address*
+    :raises MemoryFault: if the memory there cannot be read
     """
     if not 0 < count <= _MOST_WORDS:
         raise Unavailable(f"futex_waitv does not wait for {count} words")
@@ -122,7 +122,7 @@ class Waiting:
         return self._number_of_call(frame, calls)
 
     def _has_called(self, frame: Frame, instruction: bytes) -> bool | None:
-        # None if the code is not available.
+        # Whether *instruction* is just before the frame's pc, None if the code is not available.
         try:
             return self._code_before(frame.pc, len(instruction)) == instruction
         except MemoryFault:
@@ -156,7 +156,7 @@ class Waiting:
         return True
 
     def frames_of_handlers(self, stack: Stack) -> int:
-        """Return the number of innermost frames that belong to signal handlers, with the kernel's frame below them.
+        """Return how many of the innermost frames belong to signal handlers, including the kernel's signal frame.
 
         0 if no signal has interrupted the thread.
         """
@@ -199,7 +199,8 @@ class Waiting:
                 return None
         is_futex = number is None or number in calls.futexes
         is_futex = is_futex or number == _FUTEX_WAITV
-        # A thread that was woken up, but has not run yet, is still at the call. The word may not have changed.
+        # A thread that was woken up, but has not run yet, is still at the call. If the word is unchanged, only the
+        # result register shows that it was woken up.
         answer = frame.registers.get(calls.result) if not handled else None
         if answer is not None and is_answer(answer, self._memory.pointer_size, is_futex=is_futex):
             return "spinning"
@@ -210,7 +211,8 @@ class Waiting:
         return self._in_futex(thread, frame, calls, flags) if is_futex else "blocked"
 
     def _in_futex(self, thread: int, frame: Frame, calls: SystemCalls, flags: int) -> str | None:
-        # A thread may also wake others by this call. It then does not sleep.
+        # A thread may also call futex() to wake others, and then does not sleep. *flags* are bits of the word that are
+        # ignored.
         operation = frame.registers.get(calls.second_argument)
         which = operation & 0xFFFFFFFF & ~_FUTEX_FLAGS if operation is not None else None
         if which in _FUTEXES_WITHOUT_WAIT:
@@ -220,7 +222,7 @@ class Waiting:
         if now is None:
             return None
         if which in FUTEX_LOCKS:
-            # The owner hands the lock over by writing the next owner's number into the word.
+            # The word has the owner's number: 0 if the lock is free, this thread's if it was handed the lock.
             return "released" if now & _FUTEX_TID in (0, thread) else "blocked"
         if expected is None:
             return None
@@ -240,7 +242,7 @@ class Waiting:
         return "released" if now != [word.expected for word in words] else "blocked"
 
     def _word(self, address: int) -> int | None:
-        # Return the value of the word, None if it is lost: a lost page reads as zeros.
+        # The value of the word, None if it is lost. A page of zeros counts as lost, because lost pages read as zeros.
         memory = self._memory
         try:
             now = int.from_bytes(memory.read(address, 4), memory.byte_order)

@@ -12,11 +12,11 @@ from ompd.isa.instructions import Instruction
 def find_blocks(
     code: FunctionCode, most: int, *, has_handlers: bool
 ) -> tuple[Mapping[int, Sequence[Instruction]], Mapping[int, int]]:
-    """Return the blocks of a function by their addresses, and the address of each instruction's block.
+    """Return the blocks of a function by their addresses, and for each instruction's address that of its block.
 
     :param most: the largest number of instructions
-    :param has_handlers: whether exception handlers, which run after a call that throws, are included
-    :raises Unavailable: if there are more instructions, or code that is not understood
+    :param has_handlers: whether the ways to exception handlers are followed; they begin at calls that may throw
+    :raises Unavailable: if the function has more instructions, or code that is not understood
     """
     instructions: dict[int, Instruction] = {}
     leaders = {code.entry}

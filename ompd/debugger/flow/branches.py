@@ -1,6 +1,6 @@
-"""The branches at which the ways of two threads through a function parted: a call is reachable from one side only.
+"""The branches at which two threads took different ways through a function, so that only one of them reached a call.
 
-A way ends at a barrier, because threads of a team at different places have not passed a barrier since they parted.
+Ways are followed up to the next barrier only: threads of a team that parted have passed no barrier since then.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 _MAX_INSTRUCTIONS = 1 << 15
 _MAX_BRANCHES = 32
 EXIT, ANYWHERE, STOP = -1, -2, -3
-"""In place of addresses: the function's end, an unknown place, and a call that never returns."""
+"""Negative numbers in place of addresses: the function's end, an unknown place, and a call that never returns."""
 
 
 class Branch(NamedTuple):
-    """A branch at ``address``; ``block`` are the addresses of its basic block, in order."""
+    """The branch at ``address``. ``block`` are the addresses of the instructions of its basic block, in order."""
 
     address: int
     block: tuple[int, ...]
@@ -50,11 +50,14 @@ class Branches:
         return self._functions.code.entry(frame.call_site)
 
     def parting(self, frame: Frame, other: Frame | None, *, has_returned: bool = False) -> tuple[Branch, ...]:
-        """Return the branches with one side that reaches the call of *frame*, and another side that reaches only the
-        place of the other thread. The nearest branch is first.
+        """Return the branches at which *frame*'s thread and another one parted, the nearest one first.
+
+        One side of each branch reaches the call of *frame*. The other side reaches the place of the other thread, but
+        not that call.
 
         :param other: the frame of the other thread in this function, None if it has none
-        :param has_returned: whether the other thread has left this function; if not, and without a frame, it has ended
+        :param has_returned: whether the other thread has left this function; if it has neither left it nor a frame in
+            it, it has ended
         :raises Unavailable: if the code cannot be followed
         """
         graph = self._graph(frame)
@@ -93,7 +96,7 @@ class Branches:
         is_earlier: Callable[[int], bool],
         parameters: Callable[[int], int | None],
     ) -> Condition:
-        """Return the operands of a branch in the function of *frame*, with addresses in this frame.
+        """Return the operands that a branch in the function of *frame* depends on, with their addresses in this frame.
 
         :param is_wanted: returns whether the instruction at an address belongs to the branch's statement
         :param is_earlier: returns whether the instruction belongs to an earlier statement
@@ -118,7 +121,8 @@ class Branches:
     def _places(
         self, block: Sequence[Instruction], fixed: Mapping[int, int | None]
     ) -> Iterator[tuple[int, int | None]]:
-        # The addresses of the operands in a block, computed with stack and frame pointer as at calls.
+        # The address of each instruction of a block with the address of its operand, None if that is unknown. The stack
+        # and frame pointers in *fixed* are those of the frame at its call.
         known = dict(fixed)
         for found in block:
             address = _address(found.operand, known)
@@ -152,7 +156,8 @@ class Branches:
         return row is not None and processor is not None and row.cfa.register == processor.frame_pointer
 
     def _carry_out(self, found: Instruction, address: int | None, known: dict[int, int | None]) -> None:
-        # Enough steps for the pointers through which compilers access a construct's variables.
+        # Only loads, copies and addresses are understood. That is enough for the pointers through which compilers
+        # access a construct's variables.
         assert self._processor is not None
         lost = self._processor.lost if found.flow == "call" else found.clobbers
         for register in lost:
@@ -273,8 +278,9 @@ class Ways:
         return Loop(tuple(each.address for leader in leaders for each in self.blocks[leader]), (head, *back))
 
     def parting(self, to: int, other: int | None) -> Iterator[Branch]:
-        """Yield the branches with the call at *to*, or another call of the same function, on one side only, and *other*
-        on the other side. The nearest branch is first.
+        """Yield the branches of which one side reaches the call at *to*, and the other side reaches *other* instead.
+
+        The other side must not reach another call of the same function, either. The nearest branch is first.
 
         :param other: an address, or :data:`EXIT` or :data:`STOP`; None for any
         """
@@ -290,7 +296,8 @@ class Ways:
                     yield Branch(block[-1].address, tuple(found.address for found in block))
 
     def _alike(self, to: int) -> set[int]:
-        # Other calls of, and jumps to, the same function. Different barriers count as different.
+        # The other calls of the function that the call at *to* calls, and jumps to it. For a barrier there are none:
+        # each barrier is a different one for the threads.
         called = self.instructions[to].target
         if to in self._barriers.get(self._block_of[to], ()):
             return set()
@@ -304,7 +311,7 @@ class Ways:
         }
 
     def reached_behind(self, call: int, other: int) -> set[int]:
-        """Return the places reached after a call: *other*, the end, or an unknown place."""
+        """Return the places that are reached first after a call: *other*, barriers, and the negative constants."""
         leader = self._block_of[call]
         events = [at for at in self._events(leader, (other,)) if at > call]
         if events:
@@ -315,7 +322,7 @@ class Ways:
         return found
 
     def _branches_before(self, to: int) -> list[int]:
-        # The blocks with a final branch from which the call can be reached, the nearest first.
+        # The blocks that end with a branch, and from which the call at *to* can be reached, the nearest first.
         start = self._block_of[to]
         seen, found = {start}, []
         front = [start]
@@ -336,7 +343,8 @@ class Ways:
         return sorted(inside.union(self._barriers.get(leader, ())))
 
     def _reached(self, start: int, goals: Sequence[int | None], stop: int | None) -> set[int]:
-        # The goals, and the end, reached without a barrier and without the end of the block *stop*.
+        # The first goals and barriers on each way from *start*, and the negative constants, as for the function's end.
+        # No way is followed beyond the block *stop*.
         found: set[int] = set()
         seen = {start}
         waiting = [start]

@@ -17,14 +17,15 @@ from ompd.debugger.modules.modules import LoadedModule, ModuleList
 from ompd.errors import MalformedFile, OmpdError, Unavailable
 from ompd.isa.instructions import Processor
 
-_MAX_CODE = 1 << 20  # of one function
-_MAX_BEFORE = 3  # bytes of an instruction before the distance
+_MAX_CODE = 1 << 20  # bytes of one function
+_MAX_BEFORE = 3  # bytes of a call or load before the distance to its target
 
 
 class Reference(NamedTuple):
-    """A place in code that looks like a call, a jump or a load of a word.
+    """The address ``place`` in code, at which bytes look like a call, a jump or a load of a word.
 
-    ``address`` is the target of a call, or the word read by a load or by a call with ``is_through``.
+    ``address`` is the target of a call or jump. For a load (``is_load``), and for a call or jump through a word in
+    memory (``is_through``), it is the address of that word.
     """
 
     place: int
@@ -51,7 +52,7 @@ class Code:
         self._pads: dict[int, tuple[CallSite, ...]] = {}
         self._entries: dict[int, int | OmpdError] = {}
         self.taken: set[int] = set()
-        """What :meth:`constant` returned."""
+        """The words that :meth:`constant` has returned."""
 
     def references(self, elf: ElfFile, bias: int, limit: int) -> Iterator[Reference]:
         """Yield possible calls, jumps and loads in the code of a module that refer to an address in the module.
@@ -121,18 +122,21 @@ class Code:
         return Reference(begin + match.start(), begin + match.end("distance") + distance, is_load, is_through)
 
     def module_at(self, address: int) -> LoadedModule | None:
-        """Return the module around an address, None if there is none."""
+        """Return the module that contains an address, None if there is none."""
         return self._modules.at(address)
 
     def start(self, address: int) -> int | None:
-        """Return the first address of the function, or part of one, around *address*; None if unknown."""
+        """Return the first address of the function, or of the part of one, that contains *address*; None if unknown."""
         if address not in self._extents:
             self._extents[address] = self._modules.function_extent(address)
         extent = self._extents[address]
         return extent[0] if extent is not None else None
 
     def is_function(self, start: int) -> bool:
-        """Return whether a function begins at *start*, and not a part of one that a compiler moved elsewhere."""
+        """Return whether a function has its entry at *start*.
+
+        False if only a part of a function begins there, which a compiler has moved away from the rest.
+        """
         if naming.without_cold(self._locate(start).symbol or "") is not None:
             return False
         loaded, processor = self._modules.at(start), self._processor
@@ -200,9 +204,9 @@ class Code:
             yield CallSite(site.start + bias, site.end + bias, site.pad + bias if site.pad is not None else None)
 
     def constant(self, address: int) -> int | None:
-        """Return the word at an address that only the loader writes to, None at other addresses.
+        """Return the word at *address* if only the loader writes to that address (RELRO), else None.
 
-        Code finds functions of other modules through such words.
+        Code finds functions of other modules through words of this kind.
         """
         loaded = self._modules.at(address)
         for segment in loaded.elf.segments if loaded is not None and loaded.elf is not None else ():
@@ -219,9 +223,12 @@ class Code:
 
 
 def _distances(code: bytes, target: int) -> Iterator[int]:
-    """Yield indices in *code* of four bytes with the distance from their end to the index *target*, little-endian."""
-    # The distance becomes one smaller with each index. For each upper half (16 bits) of a distance, search only the
-    # indices whose distance has that half.
+    """Yield each index in *code* at which four bytes are the distance from their end to the index *target*.
+
+    The distance is signed and little-endian.
+    """
+    # With each index the distance becomes one smaller, so its upper 16 bits are the same at 65536 indices in a row.
+    # There, a search for these two bytes finds all candidates.
     for high in range((target - len(code)) >> 16, ((target - 4) >> 16) + 1):
         first, last = max(target - 4 - (high << 16) - 0xFFFF, 0), min(target - 4 - (high << 16), len(code) - 4)
         half, place = (high & 0xFFFF).to_bytes(2, "little"), first + 1

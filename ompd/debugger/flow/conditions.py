@@ -1,5 +1,6 @@
-"""The operands that a branch depends on: the operands of its comparison, and of the instructions of the same statement
-that compute these.
+"""The operands that a branch depends on: those of its comparison, and those of the instructions that compute them.
+
+Only instructions of the branch's own statement count.
 """
 
 from __future__ import annotations
@@ -13,8 +14,9 @@ _MAX_BLOCKS = 16
 
 
 class Read(NamedTuple):
-    """The operands of the instruction at ``at``: ``addresses`` of memory, and ``registers``, by their numbers in unwind
-    tables, with their values before it.
+    """The operands of the instruction at ``at``: ``addresses`` in memory, and the numbers of ``registers``.
+
+    The numbers are those of unwind tables. The instruction reads the values that the registers have before it.
     """
 
     at: int
@@ -64,9 +66,10 @@ class Slice:
 
         :param before: the predecessors of each block
         :param is_wanted: returns whether the instruction at an address belongs to the branch's statement
-        :param is_earlier: returns whether it belongs to an earlier statement, whose calls are ignored
+        :param is_earlier: returns whether the instruction at an address belongs to an earlier statement; calls of
+            earlier statements are ignored
         """
-        # The registers and addresses of memory that are needed at the end of each block.
+        # The registers and memory addresses whose values the branch depends on, at the end of each block.
         needed: dict[int, tuple[set[int], set[int]]] = {leader: ({FLAGS}, set())}
         order = [leader]
         for each in order:
@@ -113,8 +116,8 @@ class Slice:
         count = self._parameters(target) if target is not None else None
         passed = set(_written_since_call(block, number))
         arguments = processor.arguments[:count] if count is not None else processor.arguments
-        # If the called function has parameters, by debug information, that the block has not set, their values are the
-        # caller's own parameters.
+        # With debug information, the called function's parameters are known. A parameter's register that the block has
+        # not set still holds the caller's own parameter.
         own = {register for register in arguments if register in passed or count is not None}
         registers.update(own)
         base = {instruction.source} if instruction.source is not None else set()
@@ -150,12 +153,12 @@ class Slice:
         if instruction.operand is not None and not is_stored:
             if address is not None:
                 named.add(address)
-                addresses.add(address)  # the value there, even if only its address is passed on
+                addresses.add(address)  # even if only the address is passed on, the value there counts as needed
             base = {
                 register for register in (instruction.operand.base, instruction.operand.also) if register is not None
             }
             if address is not None:
-                # Stack and frame pointer are known; any other pointer may differ between threads.
+                # Only a pointer that may differ between threads is of interest, not the stack and frame pointers.
                 base -= {self._processor.stack_pointer, self._processor.frame_pointer}
             used |= base
             registers |= base

@@ -35,10 +35,10 @@ from ompd.errors import Unavailable
 from ompd.isa.instructions import FLAGS, Instruction
 from ompd.naming import Routine
 
-# These write only to the object that is their first argument.
+# Functions that write only to the object to which their first argument points.
 _WRITES_ITS_ARGUMENT = frozenset(("sigemptyset", "sigfillset", "sigaddset", "sigdelset"))
-_MAX_STATES = 16  # at one place, one for each way there
-_MAX_VISITS = 1 << 20  # instructions, each as often as its facts change
+_MAX_STATES = 16  # states at one place, before conditional moves no longer double their number
+_MAX_VISITS = 1 << 20  # instructions; an instruction counts again each time that the facts before it change
 
 
 class Origin(NamedTuple):
@@ -52,7 +52,10 @@ _ANYWHERE = Origin(Value("number", 0), 0)
 
 
 class PlaceFacts(NamedTuple):
-    """The facts at one place: a ``state``, and for each call in it the doubt whether it still holds."""
+    """The facts at one place: a ``state``, and ``doubts`` by the addresses of the calls that began its ``held``.
+
+    A doubt is why the construct or lock may have ended: a word of :mod:`ompd.debugger.flow.state`, or ``""``.
+    """
 
     state: State
     doubts: Mapping[int, str]
@@ -71,9 +74,9 @@ class Function:
         self.entry = code.entry
         self.origins: dict[int, Origin] = {}
         self.by_pointer: set[int | None] = set()
-        """The targets of its calls by pointers, entries of the linkage table among them; None for an unknown one."""
+        """The targets of the function's calls by pointers, perhaps entries of the linkage table; None if unknown."""
         self.stored: set[int] = set()
-        """Distances from unknown values at which it writes."""
+        """Distances from pointers of unknown value at which the function writes."""
         self._before: dict[int, State] = {}
         self._computed: dict[int, State] = {}  # at jumps with unknown targets
         self._is_twice = False
@@ -109,7 +112,7 @@ class Function:
                     heappush(waiting, to)
 
     def _through(self, block: Sequence[Instruction], state: State) -> Iterable[tuple[int, State]]:
-        # The successors of a block, each with the state there.
+        # The successors of a block, each with the state in which the block leads there.
         for instruction in block:
             if instruction.flow == "call":
                 for pad in self._code.pads(instruction.address):
@@ -148,7 +151,8 @@ class Function:
         yield block[-1].end, state
 
     def _leave(self, state: State, jump: Instruction | None = None) -> None:
-        # Records the objects of other functions that this function has released before it returns.
+        # Records the objects of other functions that this function has released before it returns, or releases by its
+        # last *jump* to another function.
         self.lets_go |= state.released
         if jump is not None:
             there = self._code.called(jump)
@@ -194,7 +198,7 @@ class Function:
         return None
 
     def states_before(self, address: int) -> Sequence[State]:
-        """Return the states before the instruction at *address*, one for each predecessor of its block."""
+        """Return the states before the instruction at *address*: one or more for each predecessor of its block."""
         leader = self._block_of.get(address)
         if leader is None or leader not in self._before:
             return ()
@@ -210,7 +214,8 @@ class Function:
         return states
 
     def _either(self, instruction: Instruction, state: State, *, is_alone: bool) -> Sequence[State]:
-        # The states after an instruction: two after a conditional move, which may or may not have moved a value.
+        # The states after an instruction: two after a conditional move, which may or may not have moved a value. With
+        # is_alone only one state is returned, in which the moved register is unknown.
         chosen = (state.registers.get(register) for register in instruction.reads[:2])
         self._carry_out(instruction, state)
         if is_alone or not _is_conditional_move(instruction):
@@ -221,7 +226,7 @@ class Function:
         return others
 
     def leaks(self) -> Iterator[Leak]:
-        """Yield the ways on which the function returns with a lock that it set, if it releases the lock on others."""
+        """Yield the ways on which the function returns with a lock that it set, and that it releases on other ways."""
         incoming: dict[int, list[Edge]] = {}
         returns: dict[int, State] = {}
         for leader, block in self._blocks.items():
@@ -255,11 +260,11 @@ class Function:
         return None
 
     def instruction(self, address: int) -> Instruction | None:
-        """Return the instruction at an address."""
+        """Return the instruction at an address, None if there is none."""
         return self._code.instruction(address)
 
     def _doubts(self, state: State, here: Instruction) -> Mapping[int, str]:
-        # The doubt about each call at this place, by the ways there or by the instruction here.
+        # Whether each held construct or lock may have ended: on a way to the instruction *here*, or by a call there.
         doubts: dict[int, str] = {}
         there = self._code.called(self._resolved(here, state)) if here.flow == "call" else Called()
         for site, held in state.held.items():
@@ -403,7 +408,7 @@ class Function:
             state.slots[at.at] = made, instruction.width
         origin = Origin(at._replace(more=0), at.more) if at is not None and at.kind == "made" else _ANYWHERE
         if self.origins.setdefault(instruction.address, origin) != origin:
-            self.origins[instruction.address] = _ANYWHERE  # a different value each time
+            self.origins[instruction.address] = _ANYWHERE  # another way here loads from another address
         state.set(to, made)
 
     def _compare(self, instruction: Instruction, state: State, value: Value | None) -> None:
@@ -429,7 +434,8 @@ class Function:
         return self._resolved(instruction, place.state).target
 
     def _resolved(self, instruction: Instruction, state: State) -> Instruction:
-        # Sets the target of a call by a known pointer: compilers keep entries of the linkage table in registers.
+        # The call instruction, with the target set if it calls by a known pointer. Compilers keep entries of the
+        # linkage table in registers.
         if instruction.target is not None or instruction.word is not None:
             return instruction
         value = state.registers.get(instruction.source) if instruction.source is not None else None
@@ -445,7 +451,7 @@ class Function:
             self.lets_go |= {(routine.kind, None)}
 
     def argument(self, routine: Routine, state: State) -> Value | None:
-        """Return the object that a routine receives if it is called in a state, None if unknown."""
+        """Return the object that *routine* receives if it is called in *state*, None if it has none, or if unknown."""
         registers, size = self._processor.arguments, self._processor.entry_distance
         if routine.argument is None:
             return None
@@ -472,7 +478,7 @@ class Function:
         if routine is not None and routine.pauses:
             pass
         elif routine is not None and routine.begins:
-            state.held.pop(instruction.address, None)  # to make it the last one
+            state.held.pop(instruction.address, None)  # so that the new entry is the last one in the dictionary
             doubt = ENTERED if routine.on is not None else ""
             passed = value.at if value is not None and value.kind == "number" else None
             state.held[instruction.address] = Held(routine, there.name, value, doubt, passed)
@@ -519,7 +525,7 @@ class Function:
                 continue
             is_vague = all(each is None or each.kind in LOCAL for each in (held.value, value))
             if is_vague and None in (state.seen(held.value), state.seen(value)):
-                del state.held[site]  # neither value can be read: one object is more likely than two
+                del state.held[site]  # neither value can be read; that both are one object is likelier
                 continue
             state.held[site] = held._replace(doubt=held.doubt or OTHER)
 
@@ -536,7 +542,7 @@ def _is_conditional_move(instruction: Instruction) -> bool:
 
 
 def _part(value: Value | None, width: int) -> Value | None:
-    # The lowest bytes of a value.
+    # The lowest *width* bytes of a value, None if unknown.
     if value is None or width == 8 or value.kind in ("result", "bit"):
         return value
     return value._replace(at=value.at & 0xFFFFFFFF) if value.kind == "number" and width == 4 else None

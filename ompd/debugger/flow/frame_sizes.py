@@ -8,21 +8,22 @@ from ompd.isa.instructions import Instruction, Processor
 def frame_size(processor: Processor, code: bytes, start: int, pc: int, below_cfa: int) -> int | None:
     """Return the distance from the stack pointer to the CFA at *pc*, in bytes; None if the code does not prove it.
 
-    All instructions of the function are read. All calls, jumps and branches must be at one distance, and all returns at
-    the entry's distance. Then the way to *pc* does not matter, even through a jump table or an exception handler.
-    Functions that pass arguments on the stack, or call ``alloca()``, do not meet this condition.
+    All instructions of the function are read. The distance is proven if it is the same at all calls, jumps and
+    branches, and if it is that of the entry at all returns. Then the way to *pc* does not matter, even through a jump
+    table or an exception handler. Nothing is proven for functions that pass arguments on the stack, or call
+    ``alloca()``.
 
     :param code: the whole code of the function, which begins at *start*
     :param below_cfa: the distance in bytes from the frame pointer, after its setup, to the CFA
     """
     size: int | None = processor.entry_distance
-    body: int | None = None  # after the prologue, which ends with the first call, jump or branch
-    sizes: dict[int, int] = {}  # by jump target
+    body: int | None = None  # the distance after the prologue, which ends with the first call, jump or branch
+    sizes: dict[int, int] = {}  # the distance at each instruction read so far, and at each target of a jump
     address, end, result = start, start + len(code), None
     while address < end:
         if size is not None and sizes.get(address, size) != size:
             return None
-        # Code after a jump, without a direct jump to it, is entered at the distance of all jumps.
+        # Code behind a jump may be reached only through a jump table or a handler. All jumps have the distance *body*.
         size = sizes.setdefault(address, size if size is not None else body or processor.entry_distance)
         if address == pc:
             result = size
@@ -50,12 +51,12 @@ def frame_size(processor: Processor, code: bytes, start: int, pc: int, below_cfa
 
 
 def _leaves(instruction: Instruction, is_inside: bool) -> bool:
-    # Whether this instruction ends the function: a return, or a jump to another function.
+    # Whether this instruction leaves the function: a return, or a jump to another function.
     return instruction.flow == "return" or (instruction.flow in ("jump", "computed") and not is_inside)
 
 
 def _size_after(processor: Processor, instruction: Instruction, size: int, below_cfa: int) -> int | None:
-    # The distance after an instruction, None if unknown.
+    # The distance to the CFA after an instruction that is reached with the distance *size*, None if unknown.
     sp, fp, does = processor.stack_pointer, processor.frame_pointer, instruction.does
     word = processor.entry_distance
     if sp in instruction.clobbers:

@@ -17,8 +17,11 @@ _MAX_CODE = 1 << 20  # bytes
 
 
 class Called(NamedTuple):
-    """The effects of a call: the called ``routine`` of the table, or the objects that the user's code may release, None
-    if unknown. A call that ``ends`` never returns, a call that ``is_twice`` may return twice.
+    """The effects of a call of the function ``name``, ``""`` if that is unknown.
+
+    ``routine`` is what the function does to a construct or lock; None for functions that do nothing to one, or whose
+    code is followed instead. ``lets_go`` are then the constructs and locks that its code may end, None if unknown.
+    A call that ``ends`` never returns, a call that ``is_twice`` may return twice.
     """
 
     name: str = ""
@@ -31,7 +34,7 @@ class Called(NamedTuple):
 class FunctionCode:
     """The instructions of one function, including parts that a compiler moved elsewhere, and the effects of its calls.
 
-    :param entry: its address
+    :param entry: the address of the function
     :param is_alone: whether the effects of called functions of the user's are left out
     """
 
@@ -69,7 +72,7 @@ class FunctionCode:
         return self._own[start]
 
     def jumps(self, instruction: Instruction) -> Sequence[int]:
-        """Return the target of a jump or branch, nothing if that is outside of this function or unknown."""
+        """Return the target of a jump or branch in a tuple, which is empty if it is unknown or in another function."""
         target = instruction.target if instruction.flow in ("jump", "branch") else None
         return (target,) if target is not None and self.is_own(target) else ()
 
@@ -80,7 +83,7 @@ class FunctionCode:
         return instruction.flow in ("next", "branch") and self.is_own(instruction.end)
 
     def pads(self, call: int) -> Sequence[int]:
-        """Return the landing pads of exceptions that the call at an address throws.
+        """Return the landing pads for exceptions that the call at the address *call* throws.
 
         :raises MalformedFile: if the table of landing pads is malformed
         """
@@ -91,7 +94,7 @@ class FunctionCode:
         return self._functions.called(instruction, is_alone=self._is_alone)
 
     def constant(self, address: int) -> int | None:
-        """Return the word at an address that only the loader writes to, None at other addresses."""
+        """Return the word at *address* if only the loader writes to that address, else None."""
         return self._functions.code.constant(address)
 
     def routine_at(self, address: int) -> Routine | None:
@@ -99,8 +102,8 @@ class FunctionCode:
         return self._functions.routine_at(address)
 
     def spend(self, count: int) -> None:
-        """Count instructions that are followed.
+        """Count *count* more instructions as followed.
 
-        :raises Unavailable: if more are followed in the whole process than is allowed
+        :raises Unavailable: if that exceeds the limit for all functions of the process together
         """
         self._functions.spend(count)

@@ -26,10 +26,10 @@ from ompd.isa.instructions import Instruction, Processor
 from ompd.isa.processors import processor_of
 from ompd.naming import Routine
 
-_MAX_CODE = 1 << 20  # of one function
-_MAX_ALL_CODE = 1 << 24  # of all the user's modules
+_MAX_CODE = 1 << 20  # bytes of one function
+_MAX_ALL_CODE = 1 << 24  # bytes of all the user's modules
 _MAX_FUNCTIONS = 1 << 12
-_MAX_FOLLOWED = 3 << 20  # instructions in all: some seconds
+_MAX_FOLLOWED = 3 << 20  # instructions of all functions together: some seconds
 # Functions that never return.
 _ENDS = frozenset(
     (
@@ -39,7 +39,7 @@ _ENDS = frozenset(
     )
 )
 _OF_FORTRAN = re.compile(r"(?:_25|_30)?_$")
-# The C library records the holders of these, so releases by other libraries do not matter.
+# Kinds whose holder the C library records in the object, so releases by other libraries do not matter.
 _KEPT_BY_OTHERS = frozenset(("mutex",))
 _TWICE = frozenset(("setjmp", "_setjmp", "sigsetjmp", "__sigsetjmp", "vfork", "getcontext"))
 
@@ -47,9 +47,10 @@ _TWICE = frozenset(("setjmp", "_setjmp", "sigsetjmp", "__sigsetjmp", "vfork", "g
 class Begun(NamedTuple):
     """A construct or lock that a function has begun and not ended before its current place.
 
-    ``call`` is the address of the call that began it; ``name`` is the called routine. ``object`` is the object's
-    address, None if the routine has no object, or an unknown one. ``doubt`` is empty, or a word of
-    :mod:`ompd.debugger.flow.state`. If ``is_fixed``, every frame at this place has the same object.
+    ``call`` is the address of the call that began the construct or lock; ``name`` is the name of the called routine.
+    ``object`` is the address of the lock or other object; None if the routine has no object, or if it is unknown.
+    ``doubt`` is why the construct or lock may have ended: empty without a doubt, else a word of
+    :mod:`ompd.debugger.flow.state`. ``is_fixed`` is whether every frame at this place has the same object.
     """
 
     call: int
@@ -63,8 +64,9 @@ class Begun(NamedTuple):
 class Functions:
     """The functions of one process at one stop.
 
-    :param routines: the effects of routines, by their names
-    :param is_users: returns whether code at an address is the user's; only such code ends what the user's code began
+    :param routines: the routines that begin or end a construct, or set or release a lock, by their names
+    :param is_users: returns whether the code at an address is the user's; only the user's code ends constructs and
+        locks that the user's code began
     """
 
     def __init__(
@@ -106,7 +108,7 @@ class Functions:
     def begun(self, frame: Frame) -> tuple[Begun, ...]:
         """Return constructs and locks that the function of *frame* has begun and not ended, ordered by call address.
 
-        :raises Unavailable: if its code cannot be followed to where the frame is
+        :raises Unavailable: if the function's code cannot be followed to where the frame is
         """
         entry = self.code.entry(frame.call_site)
         if not self._may_begin(entry, frame.call_site):
@@ -129,9 +131,9 @@ class Functions:
             yield Begun(site, held.name, held.routine, found, doubt, is_fixed)
 
     def arguments(self, frame: Frame) -> tuple[int | None, ...]:
-        """Return the first arguments, numbers or pointers, of the call that *frame* is in; None for unknown ones.
+        """Return the arguments that *frame*'s present call passes in registers, None for each unknown one.
 
-        :raises Unavailable: if its code cannot be followed to that call
+        :raises Unavailable: if the code of the frame's function cannot be followed to that call
         """
         function = self._function(self.code.entry(frame.call_site), is_alone=True)
         at, processor = self._place(function, frame), self.processor
@@ -146,7 +148,7 @@ class Functions:
         acquires.
 
         :returns: None if the frame is in no such routine, or if the object is unknown
-        :raises Unavailable: if its code cannot be followed to where the frame is
+        :raises Unavailable: if the code of the frame's function cannot be followed to where the frame is
         """
         function = self._function(self.code.entry(frame.call_site), is_alone=True)
         at = self._place(function, frame)
@@ -160,9 +162,10 @@ class Functions:
         return self._read(function.argument(routine, place.state), frame, place.state, function)
 
     def let_go(self, frame: Frame) -> frozenset[tuple[str, int | None]] | None:
-        """Return what the function of *frame* may have ended so far: constructs and locks that other functions began.
+        """Return the constructs and locks of other functions that the function of *frame* may have ended so far.
 
-        :returns: kinds, each with the object's address, None for an unknown one; None if even the kinds are unknown
+        :returns: the kind of each construct or lock, with the address of its object, None if the object is unknown;
+            None instead of the set if even the kinds are unknown
         """
         if self.loose() == frozenset():
             return frozenset()
@@ -179,7 +182,8 @@ class Functions:
     def left(self, frame: Frame, inner: Frame | None) -> frozenset[tuple[str, int | None]] | None:
         """Return the constructs and locks that functions called by *frame* may have ended before they left by a jump.
 
-        :param inner: the next inner frame, None for an innermost *frame*
+        :param inner: the next inner frame, None if *frame* is the innermost one
+        :returns: as for :meth:`let_go`
         """
         if inner is None or frame.call_site == frame.pc or self.loose() == frozenset():
             return frozenset()
@@ -197,9 +201,9 @@ class Functions:
         return frozenset((kind, _number(value)) for kind, value in ended) if ended is not None else None
 
     def has_jumped(self, frame: Frame, inner: Frame | None) -> bool:
-        """Return whether *frame* called a function of the user's, not by a pointer, that left the stack by a jump.
+        """Return whether *frame* directly called a function of the user's that then left the stack by a jump.
 
-        :param inner: the user's frame in its place, None for an innermost *frame*
+        :param inner: the user's next inner frame, None if *frame* is the innermost one
         """
         if frame.call_site == frame.pc:
             return False
@@ -215,7 +219,7 @@ class Functions:
         return frame.pc if frame.call_site == frame.pc else function.call_before(frame.pc)
 
     def _read(self, value: Value | None, frame: Frame, state: State, function: Function) -> int | None:
-        # The number of a value, None if neither register nor memory has it any more.
+        # The number that a value stands for, None if neither a register nor memory has it any more.
         if value is None or value.kind in ("result", "bit"):
             return None
         if value.kind == "number":
@@ -229,7 +233,8 @@ class Functions:
         processor = self.processor
         if origin is None or processor is None or origin.base.kind != "made":
             return None
-        # The runtime passes the compiler's structure of pointers to a construct's function.
+        # The value was loaded by way of the function's first argument. If the function is a construct's, that is the
+        # compiler's structure of pointers. The word can be read there again, because the function does not write to it.
         base = self._still_there(origin.base, frame, state)
         if base is None or origin.displacement in function.stored or origin.base.at != -1 - processor.arguments[0]:
             return None
@@ -263,7 +268,7 @@ class Functions:
     # Functions
 
     def _function(self, entry: int, *, is_alone: bool) -> Function:
-        # is_alone: without the effects of called functions
+        # is_alone: whether the effects of called functions of the user's are left out
         key = entry, is_alone
         if key not in self._known:
             try:
@@ -282,9 +287,9 @@ class Functions:
         return Function(FunctionCode(self, entry, processor, is_alone=is_alone))
 
     def spend(self, count: int) -> None:
-        """Count instructions that are followed.
+        """Count *count* more instructions as followed.
 
-        :raises Unavailable: if they are too many
+        :raises Unavailable: if that exceeds the limit for all functions together
         """
         self._left -= count
         if self._left < 0:
@@ -293,18 +298,18 @@ class Functions:
     # Calls
 
     def leads_to(self, found: Instruction) -> int | None:
-        """Return the function that an instruction calls, None if unknown and for a call by a pointer."""
+        """Return the address of the function that an instruction calls, None if unknown, as for calls by pointers."""
         key = found.target, found.word
         if key not in self._leads:
             self._leads[key] = self._calls.leads_to(found.target, found.word)
         return self._leads[key]
 
     def _at(self, target: int) -> Called:
-        # The effects of the routine at an address, by its name.
+        # The effects of a call of the function at an address, by the function's name.
         if target not in self._routine_at:
             place = self._locate(target)
             bare = naming.routine_name(place.symbol) if place.symbol_address == target else ""
-            # Names in the C library may have leading underscores. Fortran's names end with an underscore.
+            # The table has the names without the C library's leading underscores and Fortran's trailing underscore.
             names = (bare, bare.lstrip("_"), _OF_FORTRAN.sub("", bare))
             routine = next((self._routines[name] for name in names if name in self._routines), None)
             self._routine_at[target] = Called(bare.rstrip("_"), routine, bare in _ENDS, bare in _TWICE)
@@ -336,27 +341,27 @@ class Functions:
         return there if loose == frozenset() else there._replace(lets_go=self.let_go_by(target))
 
     def is_routine(self, target: int) -> bool:
-        """Return whether *target* is the address of a routine in the table.
-
-        The table has the routines that begin or end a construct, or set or release a lock.
-        """
+        """Return whether *target* is the address of a routine that begins or ends a construct, or a lock's routine."""
         return self._at(target).routine is not None
 
     def states_before(self, address: int) -> Sequence[State]:
-        """Return the different states before the instruction at *address*, one for each way into its block.
+        """Return the states before the instruction at *address*, at least one for each way into its block.
 
-        :raises Unavailable: if its function cannot be followed
+        :raises Unavailable: if the code of the instruction's function cannot be followed
         """
         return self._function(self.code.entry(address), is_alone=True).states_before(address)
 
     def code_targets(self, start: int) -> frozenset[int]:
-        """Return the targets of the calls and jumps in a function, or a part of one; -1 stands for an unknown one."""
+        """Return the targets of :meth:`calls_in` the function, or the part of one, at *start*; -1 if unknown."""
         if start not in self._targets:
             self._targets[start] = frozenset(to for _, to in self.calls_in(start))
         return self._targets[start]
 
     def calls_in(self, start: int) -> Iterator[tuple[int, int]]:
-        """Yield the address and the target of each call and jump in a function, or in a part of one; -1 if unknown."""
+        """Yield each call in a function, or in a part of one: its address and its target, -1 for an unknown target.
+
+        Jumps out of the function count as calls, and so do loads of a routine's address.
+        """
         extent, processor = self.modules.function_extent(start), self.processor
         if extent is None or processor is None or extent[1] - start > _MAX_CODE:
             yield start, -1
@@ -405,8 +410,8 @@ class Functions:
     def leaks(self, kind: str) -> Iterator[Leak]:
         """Yield the ways on which functions of the user's return with a lock of a *kind* that they set.
 
-        If code elsewhere releases locks of this kind that it did not set, a lock may be kept on purpose: none is
-        yielded then, and none if that is unknown.
+        A lock may be kept on purpose if another function releases locks of this kind that it did not set. Then this
+        yields nothing, nor if it is unknown whether there is such a function.
         """
         loose = self.loose()
         if loose is None or any(each == kind for each, _ in loose):
@@ -446,8 +451,9 @@ class Functions:
         return loose
 
     def _ended_by(self, loaded: LoadedModule) -> set[str] | None:
-        # The kinds that a library may end, by the names that it mentions. This avoids following its code, which is
-        # large in interpreters and seldom uses OpenMP. None for the program, which may be stripped.
+        # The kinds of constructs and locks that a library may end, by the routines that its symbols mention. So the
+        # code of the library need not be followed: in interpreters it is large, and seldom uses OpenMP. None for the
+        # program, which may be stripped, and for libraries without symbols.
         if loaded.record.is_program or loaded.symbols is None:
             return None
         ending = [name for name, routine in self._routines.items() if not routine.begins]
@@ -460,7 +466,8 @@ class Functions:
         return routine is not None and not routine.begins
 
     def _ends_something(self, at: int) -> bool:
-        # Whether a call reaches such a routine. If the address is negative, a word there has the target.
+        # Whether a call of an address leads to a routine that ends a construct or releases a lock. If *at* is negative,
+        # the word at -at has the target.
         try:
             to = self._calls.leads_to(at, None) if at > 0 else self._calls.leads_to(None, -at)
         except OmpdError:
@@ -469,7 +476,8 @@ class Functions:
         return routine is not None and not routine.begins
 
     def _own(self, start: int) -> frozenset[Released]:
-        # Everything that a function itself ends without having begun it. Objects that differ between calls are None.
+        # The constructs and locks that a function itself ends without having begun them. An object that may differ
+        # between calls of the function is None.
         try:
             found = self._function(self.code.entry(start), is_alone=True).lets_go
         except OmpdError:
@@ -489,7 +497,10 @@ class Functions:
             return frozenset((-1,))
 
     def let_go_by(self, target: int) -> frozenset[Released] | None:
-        """Return everything that a function and its callees end without having begun it, None if unknown."""
+        """Return the constructs and locks that a function and its callees end without having begun them.
+
+        None if that is unknown.
+        """
         if target in self._lets_go:
             return self._lets_go[target]
         found: frozenset[Released] = frozenset()

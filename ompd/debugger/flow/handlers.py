@@ -1,7 +1,7 @@
-"""The possible signal handlers of a process, and whether one may set another thread free, by their code.
+"""The possible signal handlers of a process, and whether the code of one may set another thread free.
 
-The kernel reports which signals have handlers, but not the handlers themselves. So this module searches the calls that
-install handlers, and follows first their arguments, then the calls in the handlers.
+The kernel reports which signals have handlers, but not the handlers themselves. So this module searches the code for
+calls that install handlers. It follows the arguments of these calls, and then the calls in the handlers.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ from ompd.isa.architecture import Architecture
 from ompd.isa.instructions import Processor
 from ompd.isa.processors import processor_of
 
-# Their second argument is the handler, or the address of a structure that begins with the handler.
+# Functions that install a handler: their second argument is the handler, or the address of a structure that begins with
+# the handler.
 _BY_ADDRESS = ("signal", "bsd_signal", "sysv_signal", "ssignal", "sigset")
 _BY_STRUCTURE = ("sigaction",)
 _BY_NUMBER = "syscall"  # its first argument is the number of the system call
@@ -40,7 +41,7 @@ _OF_FORTRAN = (
     *("_gfortran_alarm_sub_i4", "_gfortran_alarm_sub_i8", "_gfortran_alarm_sub_int_i4", "_gfortran_alarm_sub_int_i8"),
 )
 _WITHOUT_RESTART = ("sysv_signal", "sigset")
-# The arguments of these are followed.
+# Functions whose arguments are followed.
 _FOLLOWED = (*_BY_ADDRESS, *_BY_STRUCTURE, _BY_NUMBER, *_WITH_UNDERSCORES)
 _INTERRUPTS = "siginterrupt"  # removes SA_RESTART
 _INSTALLERS = (*_FOLLOWED, *_OF_FORTRAN, _INTERRUPTS)
@@ -56,12 +57,13 @@ _KNOWN = re.compile(
     r"(?: \(deleted\))?$"
 )
 _BY_GFORTRAN = (signal.SIGQUIT, signal.SIGABRT, signal.SIGXCPU, signal.SIGXFSZ, *_FAULTS)
-# libomp's handlers end the process, too (KMP_HANDLE_SIGNALS; z_Linux_util.cpp).
+# libomp may install handlers for these signals (KMP_HANDLE_SIGNALS; z_Linux_util.cpp). They end the process, too.
 _BY_LIBOMP = (
     *(signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGABRT, signal.SIGTERM, signal.SIGPIPE),
     *_FAULTS,
 )
-# CPython's handler records the signal (Modules/signalmodule.c), faulthandler's handler writes stacks.
+# A symbol by which CPython is known. Its handlers set no thread free: one records the signal (Modules/signalmodule.c),
+# and faulthandler's writes stacks.
 _OF_PYTHON = "PyErr_CheckSignals"
 # Functions that set no thread free: they write, end the process, or send a signal, whose handler is checked, too.
 _HARMLESS = re.compile(
@@ -71,7 +73,7 @@ _HARMLESS = re.compile(
     r"|mem(?:set|cpy|move|cmp|chr)|str(?:n?len|n?cpy|n?cat|n?cmp|r?chr)|malloc|calloc|realloc|free|sleep|usleep|nanosleep"
     r"|backtrace(?:_symbols(?:_fd)?)?|stack_chk_fail|omp_get_\w+|kmpc_global_thread_num|sched_yield"
 )
-# The same, unless the program defines streams or conversions, whose code these functions run.
+# Functions that set no thread free, unless the program defines streams or conversions: they would run its code.
 _OF_STREAMS = re.compile(r"v?f?printf|f?puts|f?putc|putchar|fflush|fwrite|perror|psignal")
 _MAKES_STREAMS = ("fopencookie", "register_printf_function", "register_printf_specifier")
 _MAX_FUNCTIONS = 64
@@ -81,8 +83,8 @@ _MAX_CODE = 1 << 25  # of one module: OpenBLAS has 20 MB
 class Handler(NamedTuple):
     """A possible handler in a process, for the signal ``number``, None if unknown.
 
-    If it ``releases``, it may set other threads free, or leave its own thread's wait by a jump. If it ``ends``, an
-    interrupted wait for a semaphore may end when the handler returns: it was installed without SA_RESTART.
+    If it ``releases``, it may set other threads free, or leave its own thread's wait by a jump. If it ``ends``, it was
+    installed without SA_RESTART. Then a wait for a semaphore that it interrupts may end when the handler returns.
     """
 
     number: int | None
@@ -101,7 +103,8 @@ class Handlers:
     """The handlers of one process at one stop.
 
     :param modules_naming: yields the modules that have or refer to symbols of some names; see :meth:`Symbols.naming`
-    :param functions: made with the names of :class:`Unbound` for code that was not called yet
+    :param functions: the functions of the process, made with :meth:`Unbound.locate`, so that linkage table entries that
+        were not called yet have names, too
     :param is_users: returns whether code at an address is the user's
     """
 
@@ -139,7 +142,7 @@ class Handlers:
             else:
                 known.update(self._of(loaded, names))
         if caught is not None:
-            # A handler without a known installing call may do anything.
+            # A caught signal without a known call that installs its handler may have any handler.
             by_number = {n: [h for h in known if h.number in (None, n)] for n in caught}
             known = {
                 handler._replace(number=number)
@@ -171,7 +174,8 @@ class Handlers:
     def _installing_calls(
         self, loaded: LoadedModule, elf: ElfFile, symbols: SymbolTable, processor: Processor
     ) -> Iterator[tuple[int | None, str]]:
-        # The calls that install handlers, with the called function's name; None if code only takes its address.
+        # The addresses of calls that install handlers, each with the called function's name. The address is None if
+        # code only takes the function's address.
         yield from ((None, each) for each in symbols.passed_on(_FOLLOWED))
         own = {symbol.address + loaded.bias: name for name, symbol in symbols.find_many(_FOLLOWED).items()}
         words: dict[int, str] = {}
@@ -183,7 +187,7 @@ class Handlers:
                 yield None, name
                 continue
             function = read_pointer(self._memory, word)
-            # A missing function, or one that the loader has not bound yet, was not called.
+            # A word without the function was not called through: the function is missing, or not bound yet.
             if function in own or (function is not None and self._code.module_at(function) is not loaded):
                 words[word] = name
         leads_to = {**own, **words}
@@ -265,7 +269,7 @@ class Handlers:
                 if functions.is_routine(to) or (self._does_no_harm(name) and not self._is_users(to)):
                     continue
                 if name == _BY_NUMBER and self._is_harmless_call(call, self._processor):
-                    seen.discard(to)  # its next call may be different
+                    seen.discard(to)  # syscall() may be called again, with another number
                     continue
                 if not self._is_users(to):
                     return False
@@ -280,7 +284,7 @@ class Handlers:
         return any(True for _ in self._modules_naming(_MAKES_STREAMS))
 
     def _is_by_variable(self, call: int, processor: Processor) -> bool:
-        # Whether the call goes through a writable word.
+        # Whether the call goes through a writable word in memory, which may hold any function.
         found = processor.decode(self._memory.read_code(call, processor.max_size), 0, call)
         return found is None or (found.word is not None and self._code.constant(found.word) is None)
 
@@ -294,7 +298,7 @@ class Handlers:
 
 
 class Unbound:
-    """Names of entries of linkage tables whose routine was not called yet.
+    """Finds names for the entries of linkage tables whose functions were not called yet.
 
     :param locate: returns the symbol and module of an address
     """
@@ -343,7 +347,7 @@ def _plain(symbol: str) -> str:
 
 
 def _word(state: State, structure: Value | None, offset: int, width: int) -> Value | None:
-    # The member of a structure in the frame at an offset.
+    # The value of the member at *offset* of a structure in the frame, None if it is unknown or not of this width.
     if structure is None or structure.kind != "frame":
         return None
     word = state.slots.get(structure.at + offset)

@@ -12,8 +12,8 @@ from ompd.isa.instructions import Instruction
 class Leak(NamedTuple):
     """A way on which a function returns with the lock ``held`` that the call at ``call`` set.
 
-    ``leaves`` is the address of the instruction behind which no way to the return releases the lock: the jump of a
-    ``return`` statement, or a branch.
+    ``leaves`` is the address of an instruction: the jump of a ``return`` statement, or a branch. No way from there to
+    the return releases the lock.
     """
 
     call: int
@@ -22,7 +22,7 @@ class Leak(NamedTuple):
 
 
 class Edge(NamedTuple):
-    """A way from the block at ``leader`` to another block, with the ``state`` there."""
+    """A way from the end of the block at ``leader`` to another block. ``state`` is the state on that way."""
 
     leader: int
     state: State
@@ -45,9 +45,9 @@ class Leaks:
         self._blocks, self._incoming, self._returns = blocks, incoming, returns
 
     def all(self) -> Iterator[Leak]:
-        """Yield the leaks of locks that the function releases on another way.
+        """Yield the leaks of the locks that the function releases on another way.
 
-        A function that never releases its lock, as one that only sets it for its caller, has no leaks.
+        A lock that the function releases on no way is no leak: the function may set it for its caller.
         """
         known: set[tuple[int, int]] = set()
         for leader, state in self._returns.items():
@@ -60,7 +60,7 @@ class Leaks:
                         yield Leak(call, held, leaves)
 
     def _is_released(self, lock: Held) -> bool:
-        # Whether another return is reached without the lock, or this one on another way.
+        # Whether a way to any return releases the lock.
         for state in self._returns.values():
             same = [held for held in state.held.values() if meets(held.value, lock.value) is not False]
             if not any(held.routine.kind == lock.routine.kind and not held.doubt for held in same):
@@ -68,7 +68,8 @@ class Leaks:
         return False
 
     def _leaving(self, leader: int, call: int) -> Iterator[int]:
-        # The last instructions of the blocks behind which the lock is held on every way to the return in *leader*.
+        # The addresses of the last instructions of some blocks: behind each, the lock is held on every way to the
+        # return in the block *leader*.
         seen, waiting = {leader}, [leader]
         while waiting:
             block = waiting.pop()

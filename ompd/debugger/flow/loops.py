@@ -11,7 +11,10 @@ _MOST = 1 << 12  # blocks of a function
 
 
 class Loop(NamedTuple):
-    """A loop: the addresses of its instructions, and of those with which it begins and goes back to the beginning."""
+    """A loop. ``code`` are the addresses of its instructions.
+
+    ``ends`` are the addresses of the first instruction, and of the jumps and branches back to it.
+    """
 
     code: tuple[int, ...]
     ends: tuple[int, ...]

@@ -1,4 +1,4 @@
-"""The facts that hold on every way to one place of a function: values, and calls that are not undone yet."""
+"""The facts that hold on every way to one place of a function: values, and the constructs and locks that it holds."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ OBJECTS = ("lock", "nest_lock", "mutex")
 """Kinds of objects that a function may acquire on only some of its ways."""
 _MAX_SLOTS = 1 << 10  # words of a frame that are followed; further ones count as unknown
 
-# Reasons to doubt that the effect of a call still holds, by events between the call and the place.
+# Reasons to doubt that a construct or lock is still held: events between the call that began it and the place.
 ENTERED, BRANCH, CALLEE, POINTER, OTHER, LEAVING, JUMP, TWICE, PAUSED = (
     *("entered", "branch", "callee", "pointer", "other", "leaving", "jump", "twice", "paused"),
 )
@@ -24,28 +24,29 @@ class Value(NamedTuple):
 
     - ``number``: the number ``at``;
     - ``frame``: the CFA + ``at``;
-    - ``made``: the result of the instruction at ``at``, or, if that is -1 - r, the initial value of register r; each +
-      ``more``;
-    - ``result``: not 0 if the result of the call at ``at`` is not 0 (``more`` is 1), or if it is 0 (``more`` is 0);
-    - ``bit``: the same for the lowest bit; the others are unknown;
-    - ``computed``: the value that the instruction at ``at`` left in the place ``of``, + ``more``;
-    - ``joined``: the value that the place ``of`` had when ways met at ``at``, + ``more``.
+    - ``made``: the result of the instruction at ``at``, + ``more``. If ``at`` is -1 - r, the initial value of register
+      r, + ``more``;
+    - ``result``: a truth value about the result of the call at ``at``. If ``more`` is 1, it is not 0 if the result is
+      not 0. If ``more`` is 0, it is not 0 if the result is 0;
+    - ``bit``: as ``result``, but only the lowest bit is known;
+    - ``computed``: the value that the instruction at ``at`` left in the register or slot ``of``, + ``more``;
+    - ``joined``: the value that the register or slot ``of`` had when ways met at ``at``, + ``more``.
 
-    The last two can be read only from a place that still has them.
+    The kinds ``computed`` and ``joined`` can be read only from a register or slot that still has the value.
     """
 
     kind: str
     at: int
     more: int = 0
-    of: tuple[bool, int] = (False, 0)  # whether it is in the frame; distance from the CFA, or the register
+    of: tuple[bool, int] = (False, 0)  # True and a slot's distance from the CFA, or False and a register's number
 
 
 class Held(NamedTuple):
-    """A construct or lock that a call began: its object ``value``, and the doubt whether it still holds (``""`` if it
-    is certain).
+    """A construct or lock that a call of ``routine``, by the name ``name``, began.
 
-    ``passed`` is the number that the call passes, None for other values. If ``value`` differs, it is from another call,
-    on another way to the same place.
+    ``value`` is its object. ``doubt`` is why it may have ended, ``""`` if it certainly has not. ``passed`` is the
+    object as the call passes it, if that is a number, else None. If ``value`` is then another object, that one is from
+    another call, on another way to the same place.
     """
 
     routine: Routine
@@ -56,9 +57,9 @@ class Held(NamedTuple):
 
 
 LOCAL = ("computed", "joined")
-"""Kinds of values that can be read only from a place that has them."""
+"""Kinds of values that can be read only from a register or slot that still has them."""
 Released = tuple[str, "Value | None"]
-"""A kind, and the object; None if that is unknown."""
+"""The kind of a construct or lock that was ended, and its object, None if that is unknown."""
 
 
 class State:
@@ -69,10 +70,10 @@ class State:
     def __init__(self, registers: dict[int, Value]) -> None:
         self.registers = registers
         self.slots: dict[int, tuple[Value, int]] = {}  # by distance from the CFA: the value, and its width in bytes
-        self.escaped: int | None = None  # from this distance to the CFA upwards, other functions may write
+        self.escaped: int | None = None  # other functions may write to the frame from this distance to the CFA upwards
         self.held: dict[int, Held] = {}
         self.released: frozenset[Released] = frozenset()
-        self.flags: tuple[int, bool] | None = None  # a call, and whether "equal" means a result other than 0
+        self.flags: tuple[int, bool] | None = None  # a call's address, and whether "equal" means that it returned not 0
 
     def copy(self) -> State:
         """Return a copy of this state."""
@@ -84,7 +85,8 @@ class State:
     def join(self, other: State, where: int) -> bool:
         """Keep only the facts that *other* has, too, and return whether this state has changed.
 
-        Places with different values get a new value, ``joined``. Places that had one value on each way share a new one.
+        A register or slot whose values differ gets a new value of the kind ``joined``. If several of them had the same
+        value on each way, they share one new value.
 
         :param where: the address at which the ways meet
         """
@@ -117,13 +119,13 @@ class State:
 
     def _join_held(self, others: Mapping[int, Held], joined: Mapping[tuple[Value, Value], Value], where: int) -> bool:
         def both(value: Value | None, other: Value | None) -> Value | None:
-            # The common value after the ways have met.
+            # The value after the ways have met, None if it is unknown or they differ.
             if value is None or other is None:
                 return None
             return value if value == other and not _is_of_join(value, where) else joined.get((value, other))
 
         def like(held: Held, some: Iterable[Held], is_other: bool) -> Held | None:
-            # Returns *held* if another call certainly holds the same object, else None.
+            # Returns *held*, with the common value, if one of *some* certainly holds the same object, else None.
             for each in some if not held.doubt else ():
                 value = both(each.value, held.value) if is_other else both(held.value, each.value)
                 if (each.routine.kind, each.routine.argument) != (held.routine.kind, held.routine.argument):
@@ -160,7 +162,7 @@ class State:
     # Values
 
     def forget(self, where: int) -> None:
-        """Invalidate earlier values of the instruction at *where*, which now makes new ones."""
+        """Invalidate the values that the instruction at *where* made earlier, because it now makes new ones."""
 
         def is_gone(value: Value | None) -> bool:
             return value is not None and value.kind not in ("number", "frame", "joined") and value.at == where
@@ -178,7 +180,7 @@ class State:
             self.flags = None
 
     def keep(self, register: int, where: int) -> None:
-        """Set a register to the value that the instruction at *where* left in it."""
+        """Set a register to the unknown value that the instruction at *where* has left in it (``computed``)."""
         self.registers[register] = Value("computed", where, 0, (False, register))
 
     def set(self, register: int, value: Value | None) -> None:
@@ -197,7 +199,10 @@ class State:
         return added(self.registers.get(operand.base), operand.displacement)
 
     def write(self, operand: Operand | None, width: int, value: Value | None) -> None:
-        """Record a write of *width* bytes to an operand. None stands for an unknown address."""
+        """Record a write of *width* bytes to *operand*, None for an unknown operand.
+
+        :param value: what is written, None if unknown
+        """
         at = self.address_of(operand) if operand is not None else None
         if at is not None and at.kind == "frame":
             self._drop(at.at, at.at + width)
@@ -211,7 +216,7 @@ class State:
             self.write_escaped()
 
     def seen(self, value: Value | None) -> Value | None:
-        """Return *value*, None if only a place has it and no place holds it any more."""
+        """Return *value*; None if it can be read only from a register or slot, and none has it any more."""
         if value is None or value.kind not in LOCAL:
             return value
         values = (*self.registers.values(), *(value for value, _ in self.slots.values()))
@@ -239,7 +244,7 @@ class State:
 
 
 def _is_of_join(value: Value | None, where: int) -> bool:
-    # An earlier joined value of this place is outdated, because the place now gets a new one.
+    # Whether a value is from an earlier join of the ways that meet at *where*. It is outdated, because they meet anew.
     return value is not None and value.kind == "joined" and value.at == where
 
 
@@ -264,5 +269,5 @@ def meets(one: Value | None, other: Value | None) -> bool | None:
 
 
 def has_same_base(one: Value, other: Value) -> bool:
-    """Return whether two values differ by a known distance."""
+    """Return whether two values are the same but for their distances ``more``."""
     return one._replace(more=0) == other._replace(more=0)

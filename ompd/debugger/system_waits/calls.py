@@ -14,7 +14,7 @@ from ompd.isa.architecture import KernelArguments
 _MAX_CALLS = 1 << 12
 _LATER_TIMES = "_time64"
 
-# futex operations that wait, beside those for mutexes with priority inheritance (Linux, futex.h)
+# The futex operations that wait (Linux, futex.h). Those for mutexes with priority inheritance are FUTEX_LOCKS.
 FUTEX_WAIT, FUTEX_WAIT_BITSET, FUTEX_WAIT_REQUEUE_PI = 0, 9, 11
 _FUTEX_CLOCK_REALTIME = 256
 _FUTEX_WAITS = frozenset((FUTEX_WAIT, *FUTEX_LOCKS, FUTEX_WAIT_BITSET, FUTEX_WAIT_REQUEUE_PI))
@@ -30,7 +30,7 @@ _F_WAITING_LOCKS = frozenset((7, 14, 38))  # F_SETLKW, F_SETLKW64, F_OFD_SETLKW
 
 
 class SystemCall(NamedTuple):
-    """A system call. A number or argument is None if it is unknown. Only calls that may wait have a ``name``."""
+    """A system call. An unknown number or argument is None. ``name`` is None for a call that never waits."""
 
     number: int | None
     name: str | None
@@ -38,11 +38,11 @@ class SystemCall(NamedTuple):
 
     @property
     def meaning(self) -> Meaning | None:
-        """The meaning of its arguments, None for a call that never waits and for an unknown one."""
+        """The meaning of the call's arguments, None for a call that never waits and for an unknown call."""
         return _MEANINGS.get((self.name or "").removesuffix(_LATER_TIMES))
 
     def signed(self, index: int) -> int | None:
-        """Return an argument of C's type ``int``, None if it is unknown."""
+        """Return the argument at *index* as C's type ``int``, None if it is unknown."""
         value = self.arguments[index] if index < len(self.arguments) else None
         return None if value is None else _as_signed(value, 4)
 
@@ -50,9 +50,10 @@ class SystemCall(NamedTuple):
 class Meaning(NamedTuple):
     """The kind of wait that a system call begins, and the indices of the arguments that describe it.
 
-    ``kind`` is a kind of :class:`ompd.model.stalls.SystemWait`. ``descriptor`` is a file descriptor. ``timeout`` is a
-    pointer to a time limit, null for no limit. ``milliseconds`` is a limit, negative for none. A call without these two
-    arguments has ``is_timed``: whether it ends by itself, None if the arguments do not show it.
+    ``kind`` is a kind of :class:`ompd.model.stalls.SystemWait`. The index ``descriptor`` is that of a file descriptor,
+    ``timeout`` that of a pointer to a time limit (null for no limit), and ``milliseconds`` that of a time limit
+    (negative for none). Each is None without an argument of this kind. ``is_timed`` counts for a call without an
+    argument for a limit: whether it ends by itself, None if the arguments do not show it.
     """
 
     kind: str
@@ -82,7 +83,7 @@ _MEANINGS = {
     "futex": Meaning("futex"),
     "futex_waitv": Meaning("futex", timeout=3),
     **dict.fromkeys(("nanosleep", "clock_nanosleep"), Meaning("sleep", is_timed=True)),
-    # A socket may have its own time limit for these (SO_RCVTIMEO, SO_SNDTIMEO).
+    # If the descriptor is a socket, that may have a time limit for these calls (SO_RCVTIMEO, SO_SNDTIMEO).
     **dict.fromkeys(("read", "write", "readv", "writev"), _SOCKET),
     **dict.fromkeys(("accept", "accept4", "connect", "sendto", "recvfrom", "sendmsg", "recvmsg", "sendmmsg"), _SOCKET),
     "recvmmsg": Meaning("io", 0, is_timed=None),
@@ -124,7 +125,8 @@ class KernelCalls:
     def current(self, thread: int) -> SystemCall | None:
         """Return the system call that *thread* is in. None if it is in no call, or if the call has its result already.
 
-        :raises Unavailable: if its registers or its code are unknown
+        :raises Unavailable: if the registers or the code of the thread could not be read, or if it is unknown how this
+            processor makes system calls
         """
         convention = self._convention
         if convention is None:
@@ -140,8 +142,9 @@ class KernelCalls:
         if number is not None and _as_signed(number, 4) < 0:
             return None
         if number is None or number in (0, convention.restart) or number >= _MAX_CALLS:
-            # After a stop the kernel restarts some calls by another number. A snapshot has 0 if its target lacked the
-            # register. In both cases the code before the call may show the number.
+            # The register may have another number than the program's call: after a stop the kernel restarts some calls
+            # as restart_syscall(), and a snapshot has 0 if its target lacked the register. The code before the call may
+            # show the right number.
             number = self._waiting.number_by_code(stack)
         name = convention.waits.get(number) if number is not None else None
         answer, is_futex = registers.get(convention.result), (name or "").startswith("futex")
@@ -168,7 +171,7 @@ class KernelCalls:
     def futex(self, call: SystemCall) -> Futex | None:
         """Return the arguments of a ``futex`` call, None if its operation does not wait.
 
-        :raises Unavailable: if its arguments are unknown
+        :raises Unavailable: if the call's word or operation is unknown
         """
         word, operation, expected, timeout = call.arguments[:4]
         if word is None or operation is None:
@@ -182,10 +185,10 @@ class KernelCalls:
         return Futex(word, which, expected, bool(operation & FUTEX_PRIVATE), timed, deadline)
 
     def words(self, call: SystemCall) -> list[WaitedWord]:
-        """Return the words of a ``futex_waitv`` call, which ends when any of them changes.
+        """Return the words that a ``futex_waitv`` call waits for.
 
-        :raises Unavailable: if its arguments are unknown
-        :raises MemoryFault: if they cannot be read
+        :raises Unavailable: if the arguments of the call are unknown or invalid
+        :raises MemoryFault: if the list of words cannot be read
         """
         address, count = call.arguments[:2]
         if address is None or count is None:
@@ -193,7 +196,7 @@ class KernelCalls:
         return read_waited_words(self._memory, address, count)
 
     def is_timed(self, call: SystemCall, meaning: Meaning) -> bool | None:
-        """Return whether the call ends by itself, None if that is unknown."""
+        """Return whether the call ends by itself, after a time limit; None if that is unknown."""
         if meaning.timeout is not None:
             pointer = call.arguments[meaning.timeout]
             return None if pointer is None else pointer != 0
@@ -235,7 +238,7 @@ class KernelCalls:
         return [descriptor for descriptor in descriptors if descriptor >= 0]
 
     def _selected(self, call: SystemCall) -> list[int] | None:
-        # The kernel overwrites the sets only when the call ends.
+        # The sets in memory are still those that the call waits for: the kernel overwrites them only when it ends.
         count = call.signed(0)
         if count is None or not 0 <= count <= _MAX_SELECTED or None in call.arguments[1:4]:
             return None

@@ -1,10 +1,10 @@
 """The holder of CPython's interpreter lock, by the offsets that the interpreter publishes.
 
 From release 3.13 on ``_PyRuntime`` begins with ``_Py_DebugOffsets``: a mark, the version, and the offsets of members in
-the interpreter's structures (``Include/internal/pycore_debug_offsets.h``). This table itself differs between releases,
-so only the tables of known releases are read. The lock names the thread state that took it last. A thread state notes
-the thread that made it, but another thread may use the state. So the holder is the thread whose ``_Py_tss_tstate`` is
-the lock's thread state.
+the interpreter's structures (``Include/internal/pycore_debug_offsets.h``). The layout of ``_Py_DebugOffsets`` differs
+between releases, so it is read only for known releases. The lock names the thread state that took it last. A thread
+state notes the thread that made it, but another thread may use the state. So the holder is the thread whose
+``_Py_tss_tstate`` is the lock's thread state.
 """
 
 from __future__ import annotations
@@ -20,11 +20,13 @@ _COOKIE = b"xdebugpy"
 _WORD = 8
 _MAX_OFFSET, _MAX_STRUCTURE = 1 << 22, 1 << 24
 _MAX_INTERPRETERS = 1 << 10
-# Indexes of members among the words of _Py_DebugOffsets: interpreters_head of the runtime, and next of an interpreter.
+# Which words of _Py_DebugOffsets have the offset of interpreters_head in the runtime, and of next in an interpreter.
 _RUNTIME_HEAD, _NEXT = 5, 8
-# By release, the first of five words: ceval_gil, gil_runtime_state, _enabled, _locked, _holder.
+# By release, which word is the first of these five offsets: ceval_gil, gil_runtime_state, _enabled, _locked, _holder.
 _INTERPRETER = {(3, 13): 14, (3, 14): 15}
-_CURRENT = "_Py_tss_tstate"  # thread-local: the thread's state if it has the lock, null while it waits for the lock
+# A thread-local variable: the address of the thread's state if the thread has the lock, null while it waits for the
+# lock.
+_CURRENT = "_Py_tss_tstate"
 
 
 class InterpreterLock:
@@ -82,10 +84,10 @@ class InterpreterLock:
         except SymbolNotFound as error:
             raise Unavailable(f"which thread holds Python's interpreter lock is not known: {error}") from error
         except OmpdError:
-            return None  # the thread has no storage of the interpreter, or that is lost
+            return None  # the thread has no copy of the interpreter's variable, or the copy is lost
 
     def _locks(self, interpreter: int, next_at: int, gil_at: int) -> set[int]:
-        # A set, because interpreters may share a lock.
+        # The addresses of all interpreters' locks, each once: interpreters may share a lock.
         seen: set[int] = set()
         locks: set[int] = set()
         while interpreter and interpreter not in seen:

@@ -1,6 +1,6 @@
 """The kernel's facts about a process: processor time, signals, timers, files, shared memory, identity.
 
-Cores have some of them in their notes. The facts about a live process are read while it is stopped.
+For a core, only the facts in its notes are known. For a live process, they are read in ``/proc`` while it is stopped.
 """
 
 from __future__ import annotations
@@ -54,10 +54,10 @@ _NANOSECONDS = 1_000_000_000
 
 
 class Origin(NamedTuple):
-    """The origin of a process. ``parent`` is its parent's number.
+    """The origin of a process. ``parent`` is the number of its parent process.
 
-    ``is_forked`` means that fork() made it and it has executed no program since. It then has a copy of its parent's
-    memory, but only one of its threads: the one that called fork().
+    ``is_forked`` is whether fork() made the process, and it has executed no program since. Such a process has a copy of
+    its parent's memory, but of the parent's threads only the one that called fork().
     """
 
     is_forked: bool
@@ -78,12 +78,12 @@ class PendingSignals(NamedTuple):
 
 @record
 class ProcessIdentity:
-    """Facts that distinguish a process from all others. Unknown ones are None or empty.
+    """The facts that distinguish a process from all others. Unknown facts are None or empty.
 
-    ``process_ids`` are its numbers, outside and inside of its container. ``start_time`` counts clock ticks since the
-    machine started. ``random`` are the 16 random bytes that the kernel gave its program (AT_RANDOM), which a forked
-    child shares. ``places`` are entries of the auxiliary vector: the random addresses of program, loader and vDSO.
-    ``build_id`` is the program's.
+    ``process_ids`` are the numbers of the process, outside and inside of its container. ``start_time`` is when it
+    started, in clock ticks since the machine started. ``random`` are the 16 random bytes that the kernel gave its
+    program (AT_RANDOM); a forked child has the same ones. ``places`` are entries of the auxiliary vector: the random
+    addresses of program, loader and vDSO, with their keys. ``build_id`` is that of the program.
     """
 
     process_ids: frozenset[int]
@@ -94,8 +94,9 @@ class ProcessIdentity:
 
 
 def is_same_process(one: ProcessIdentity, other: ProcessIdentity) -> bool | None:
-    """Return whether two identities belong to the same process, which has executed no other program in between. None if
-    the known facts do not decide it.
+    """Return whether two identities belong to the same process, and it has executed no other program in between.
+
+    None if the known facts do not decide that.
     """
     if one.process_ids and other.process_ids and not one.process_ids & other.process_ids:
         return False
@@ -115,11 +116,11 @@ class SystemFacts:
         self._target, self._memory, self._modules = target, memory, modules
 
     def is_same_process(self, other: SystemFacts) -> bool | None:
-        """Return whether *other* belongs to the same process, None if that is unknown. See :func:`is_same_process`."""
+        """Return whether *other* is about the same process, None if that is unknown. See :func:`is_same_process`."""
         return is_same_process(self.identity(), other.identity())
 
     def processor_count(self) -> int | None:
-        """Return how many processors the process may use now, None if the target cannot tell, as a core cannot."""
+        """Return how many processors the process may use now, None if that is unknown, as for a core."""
         process = self._target.process_id
         if self._target.kind not in ("live", "gdb") or process is None:
             return None
@@ -131,7 +132,7 @@ class SystemFacts:
     def usable_processors(self) -> Processors:
         """Return which processors the process may use, and the quota of its control group.
 
-        :raises Unavailable: if the target does not have these facts, as a core
+        :raises Unavailable: if these facts are unknown, as for a core and under LLDB
         """
         target = self._target
         if target.kind not in ("live", "gdb") or target.process_id is None:
@@ -144,12 +145,12 @@ class SystemFacts:
     def cpu_time_ns(self, thread: int) -> int:
         """Return the processor time that *thread* has used so far, in nanoseconds.
 
-        A live process has the exact time in ``schedstat``, or clock ticks in ``stat``. A core has the time in the
-        note's ``pr_utime`` and ``pr_stime``. These count the clock ticks at which the thread ran, and so are 0 for
-        short runs.
+        For a live process, the time is exact (``schedstat``), or else counted in clock ticks (``stat``). For a core, it
+        is the sum of ``pr_utime`` and ``pr_stime`` in the thread's note. These count the clock ticks at which the
+        thread ran, so they are 0 for short runs.
 
-        :raises Unavailable: if the target does not have it. gdb's cores do not have it for any thread. The kernel's
-            cores do not have it for the first thread, because its note has the time of all threads together
+        :raises Unavailable: if the target does not have the time. gdb's cores have it for no thread. The kernel's cores
+            lack it for the first thread, because that thread's note has the time of all threads together
         """
         time_ns = self.status(thread).time_ns
         if time_ns is None:
@@ -159,7 +160,7 @@ class SystemFacts:
     def status(self, thread: int) -> StatusNote:
         """Return the processor time and the signal masks of *thread*.
 
-        :raises Unavailable: if the target has neither
+        :raises Unavailable: if there is no note with them, and ``/proc`` lacks one of them
         """
         noted = self._target.noted_status(thread)
         if noted is not None:
@@ -183,25 +184,26 @@ class SystemFacts:
         return ticks * _NANOSECONDS // os.sysconf("SC_CLK_TCK")
 
     def pending_signals(self, thread: int) -> PendingSignals:
-        """Return the signals that are pending for *thread*.
+        """Return the signals that are pending for *thread*, and those that it blocks.
 
-        :raises Unavailable: if the target does not have them
+        :raises Unavailable: if the target does not have these signals
         """
         noted = self._target.noted_status(thread)
         if noted is not None:
-            # The kernel stops the other threads by SIGKILL when it writes a core. It does not note the signals of the
-            # whole process.
+            # A pending SIGKILL in a core is the kernel's own, by which it stops the threads before it writes the core.
+            # The signals that are pending for the whole process are in no note.
             pending = _numbers(noted.pending) - {_SIGKILL}
             return PendingSignals(pending, None, _numbers(noted.blocked))
         status = self._signals(thread)
         return PendingSignals(_numbers(status.pending), _numbers(status.shared), _numbers(status.blocked))
 
     def timers(self) -> list[Timer]:
-        """Return the POSIX timers that the process has made (``timer_create``).
+        """Return the POSIX timers that the process has made (``timer_create``), without ``alarm`` and ``setitimer``.
 
-        The kernel does not show which timers are set. Alarms (``alarm``, ``setitimer``) are not among them.
+        The kernel does not show which of the timers are set.
 
-        :raises Unavailable: if the target does not have them, as cores and kernels without CONFIG_CHECKPOINT_RESTORE
+        :raises Unavailable: if the timers are unknown, as for a core, or under a kernel without
+            CONFIG_CHECKPOINT_RESTORE
         """
         try:
             return parse_timers(self._target.proc_text("timers"))
@@ -211,7 +213,7 @@ class SystemFacts:
     def handled_signals(self) -> frozenset[int]:
         """Return the numbers of the signals for which the process has a handler.
 
-        :raises Unavailable: if the target does not have them, as a core
+        :raises Unavailable: if these signals are unknown, as for a core
         """
         try:
             return _numbers(int(parse_status(self._target.proc_text("status"))["SigCgt"], 16))
@@ -219,9 +221,9 @@ class SystemFacts:
             raise Unavailable("status does not say which signals are handled") from error
 
     def describe(self, descriptor: int) -> str:
-        """Return a text for the file with that descriptor: a path, ``pipe:[5]``, ``tcp 127.0.0.1:80 …``.
+        """Return a text for the file with the number *descriptor*: a path, ``pipe:[5]``, ``tcp 127.0.0.1:80 …``.
 
-        :raises Unavailable: if the target does not have it
+        :raises Unavailable: if the file is unknown, as for a core
         """
         text = os.fsdecode(self._target.proc_text(f"fd/{descriptor}"))
         if not (text.startswith("socket:[") and text.endswith("]") and text[8:-1].isdigit()):
@@ -235,7 +237,7 @@ class SystemFacts:
 
     @cached_property
     def note(self) -> ProcessNote:
-        """The flags of the process's first thread, and its parent's number.
+        """The flags of the process's first thread, and the number of the parent process.
 
         :raises Unavailable: if the target does not have them
         """
@@ -251,7 +253,7 @@ class SystemFacts:
     def origin(self) -> Origin:
         """Return the origin of the process.
 
-        :raises Unavailable: if the target does not have it
+        :raises Unavailable: if the origin is unknown
         """
         return Origin(bool(self.note.flags & PF_FORKNOEXEC), self.note.parent)
 
@@ -259,9 +261,9 @@ class SystemFacts:
         """Return the numbers of other processes that have the same memory (clone(2) with CLONE_VM, vfork(2)).
 
         :param thread: a thread of the process that has not ended
-        :raises Unavailable: if the target does not have them, as a core
+        :raises Unavailable: if these processes are unknown, as for a core
         """
-        self._target.proc_text("stat")  # raises if it is no process of this machine
+        self._target.proc_text("stat")  # raises Unavailable if the target is no process of this machine
         from ompd.debugger.targets.live.ptrace import find_sharers
 
         process = self._target.process_id
@@ -271,9 +273,9 @@ class SystemFacts:
         return sharers
 
     def shared_mappings(self) -> list[FileMapping]:
-        """Return the mappings that other processes may share, by address.
+        """Return the mappings of shared memory, which other processes may have, too, in the order of their addresses.
 
-        :raises Unavailable: if the target does not have them
+        :raises Unavailable: if these mappings are unknown, as for a core
         """
         return [FileMapping(m.start, m.end, m.offset, m.name) for m in self._maps if m.is_shared]
 
@@ -287,10 +289,10 @@ class SystemFacts:
     def is_shared(self, address: int) -> bool:
         """Return whether other processes may share the memory at *address*.
 
-        A core does not note which mappings are shared. But all shared memory is mapped from a file, which may be one of
-        the kernel's own. Modules are never shared.
+        A core does not note which mappings are shared. But it lists all shared memory as mapped from a file, perhaps
+        one of the kernel's own. So memory without a file is not shared, and neither are modules.
 
-        :raises Unavailable: if that is unknown
+        :raises Unavailable: if it is unknown, as for other files in a core
         """
         try:
             return any(m.start <= address < m.end for m in self.shared_mappings())
@@ -298,7 +300,7 @@ class SystemFacts:
             if self._modules.at(address) is not None:
                 return False
             files = self._target.mappings()
-            # A core without a note of the process may lack mappings, too.
+            # Without a note of the process, the core's list of mappings may have gaps.
             if self._target.noted_process() is None or not files or self._target.loss is not None:
                 raise
         file = next((file for file in files if file.start <= address < file.end), None)

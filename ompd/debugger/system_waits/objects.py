@@ -1,7 +1,7 @@
 """The objects of glibc that threads wait for: mutexes, conditions, threads, read-write locks, barriers, semaphores.
 
-A thread sleeps on a word inside of the object. The called routine shows the object's type. The object's address follows
-from the member to which the word belongs. glibc's ABI fixes the offsets of members, because programs allocate these
+A thread sleeps on a word inside of the object. The called routine shows the object's type. The word is a member of the
+object, and its offset gives the object's address. glibc's ABI fixes the offsets, because programs allocate these
 objects themselves (``bits/pthreadtypes.h``, ``bits/thread-shared-types.h``). An object whose other members contradict
 its type is not reported.
 """
@@ -29,22 +29,22 @@ from ompd.isa.architecture import Architecture, PthreadObjects
 if TYPE_CHECKING:
     from ompd.debugger.system_waits.kernel import SystemFacts
 
-# Values of __kind, sysdeps/nptl/pthread.h and nptl/pthreadP.h: a type of two bits, and flags. The library itself may
-# add the flag ELISION, which has two bits.
+# Values of a mutex's __kind (sysdeps/nptl/pthread.h, nptl/pthreadP.h): a type of two bits, and flags. glibc itself may
+# add the flag ELISION, whose two bits are 256 and 512.
 _MUTEX_TYPE, _RECURSIVE = 3, 1
 _ROBUST, _PRIO_INHERIT, _PRIO_PROTECT, _PROCESS_SHARED = 16, 32, 64, 128
 _MUTEX_KINDS = _MUTEX_TYPE | _ROBUST | _PRIO_INHERIT | _PRIO_PROTECT | _PROCESS_SHARED | 256 | 512
-# The lock word is 2 if threads may sleep on it. In robust and PI mutexes it has the owner's number and two flags
-# (futex.h).
+# The value of a mutex's lock word if threads may sleep on it. In robust and PI mutexes, the word has the owner's number
+# and two flags (futex.h) instead.
 _CONTENDED = 2
 _FUTEX_TID, _OWNER_DIED = 0x3FFFFFFF, 0x40000000
 _CEILING = 0xFFF80000  # PTHREAD_MUTEX_PRIO_CEILING_MASK
 _MAX_THREADS = 1 << 22
-# Offsets of the two words of __g_signals in pthread_cond_t. The latest releases have no __g_refs before these words.
+# Offsets of the two words of __g_signals in pthread_cond_t, for releases with and without __g_refs before these words.
 _COND_WORDS = (40, 44, 32, 36)
 _RW_PHASE, _RW_WRITERS = 8, 12  # __wrphase_futex, __writers_futex
 _RW_READER_SHIFT = 3  # PTHREAD_RWLOCK_READER_SHIFT of __readers
-_RW_FLAGS = 3  # largest value of __wrphase_futex and __writers_futex
+_RW_FLAGS = 3  # the largest value of __wrphase_futex and __writers_futex
 _RW_WRITE_PHASE = 1  # PTHREAD_RWLOCK_WRPHASE in __readers
 _BARRIER_ROUND = 4  # current_round in struct pthread_barrier
 # libstdc++, include/std/barrier: __tree_barrier has _M_expected, _M_state, _M_expected_adjustment, _M_completion, and
@@ -57,11 +57,11 @@ _MOST_OF_FRAME = 1024
 
 
 class AwaitedObject(NamedTuple):
-    """An object that a thread waits for. ``unavailable`` has the reason for each member that is None although the
-    object has it.
+    """An object that a thread waits for. ``object`` is its address, ``owner`` its owner's native id.
 
-    ``is_shared`` is None if the object itself does not decide it. ``expected``, ``missing`` and ``readers`` are those
-    of :class:`ompd.model.stalls.SystemWait`.
+    ``unavailable`` has the reasons why members are unknown, by their names. ``is_shared`` is None if the object itself
+    does not show whether other processes use it. ``expected``, ``missing`` and ``readers`` are those of
+    :class:`ompd.model.stalls.SystemWait`.
     """
 
     kind: str
@@ -78,9 +78,9 @@ class AwaitedObject(NamedTuple):
 
 
 def _agreed(noted: Sequence[tuple[int, int, int]]) -> list[tuple[int, int, int]]:
-    # *noted* has each thread's own number, native id and struct pthread. In a container the own number of every thread
-    # differs from its native id; otherwise no number differs. So if a single number differs, memory may be overwritten,
-    # and likewise if two numbers are equal.
+    # Returns the trustworthy entries of *noted*, which has each thread's own number, native id and struct pthread. In a
+    # container the own number of every thread differs from its native id; otherwise no number differs. So an own number
+    # from overwritten memory may show as the only one that differs, or as one that two threads have.
     times = Counter(own for own, _, _ in noted)
     is_same = any(own == native for own, native, _ in noted)
     natives = {native for _, native, _ in noted}
@@ -92,11 +92,10 @@ def _agreed(noted: Sequence[tuple[int, int, int]]) -> list[tuple[int, int, int]]
 
 
 class Owners:
-    """The native ids of threads, by the numbers that the threads have inside of the process. glibc notes owners by
-    these own numbers.
+    """The owners of objects. glibc notes an owner by its own number: the number that the thread has inside the process.
 
-    The two differ if the process is in a container. This concerns live processes, and cores that gdb wrote from
-    outside.
+    The own number differs from the native id if the process is in a container, and ompd inspects it from outside. This
+    holds for a live process, and for a core that gdb wrote from outside.
 
     :param first: the native id of the process's first thread
     """
@@ -114,7 +113,8 @@ class Owners:
 
     @cached_property
     def _natives(self) -> tuple[dict[int, tuple[int, int | None]], bool]:
-        # Native id and struct pthread by the own number, and whether these are known for all threads.
+        # The native id and struct pthread of each thread, by the thread's own number; and whether they are known for
+        # all threads. A struct pthread is None if it is unknown.
         natives: dict[int, tuple[int, int | None]] = {}
         noted: list[tuple[int, int, int]] = []
         is_whole = self._threads.names_all
@@ -123,15 +123,15 @@ class Owners:
                 pthread = pthread_of(self._threads.thread_pointer(native), self._architecture, self._glibc)
                 noted.append((self._glibc.native_id(pthread), native, pthread))
             except Unavailable:
-                # The target lacks the thread pointer. If glibc's list has the thread's native id, the own number is the
-                # same.
+                # The target lacks the thread pointer. If glibc's list, which has own numbers, has the native id, then
+                # both are the same.
                 descriptor = self._listed.get(native)
                 if descriptor is None:
                     is_whole = False
                 else:
                     natives.setdefault(native, (native, descriptor))
             except OmpdError:
-                is_whole = False  # memory is lost, or the thread is ending and the kernel has cleared its number
+                is_whole = False  # memory is lost, or the thread is ending, and the kernel has cleared its own number
         agreed = _agreed(noted)
         natives.update({own: (native, pthread) for own, native, pthread in agreed})
         return natives, is_whole and len(agreed) == len(noted)
@@ -152,7 +152,8 @@ class Owners:
     ) -> AwaitedObject:
         """Return *awaited* with its owner: the thread whose own number is *owner*.
 
-        After fork() the first thread of the child may be noted by its number in the parent.
+        After fork() an object may note the child's first thread by the number of the thread that called fork(). If that
+        is likely, the first thread is reported as the owner, with ``owner_source`` ``derived``.
 
         :param is_shared: whether the owner may be a thread of another process, None if that is unknown
         :param pthread: the address of the owner's ``struct pthread``, None if it is not known
@@ -192,8 +193,12 @@ class PthreadWaits:
         self._memory, self._owners, self._glibc, self._offsets = memory, owners, glibc, offsets
 
     def find(self, kind: str, futex: Futex, is_shared: bool | None, stack: Stack, own: int) -> AwaitedObject:
-        """Return the object of the *kind* on whose word a thread sleeps.
+        """Return the object on whose word a thread sleeps.
 
+        The object may be of another kind than *kind*: the mutex that a thread takes after it waited for a condition, or
+        ``futex`` if other members contradict *kind*.
+
+        :param kind: the kind of object that the called routine waits for
         :param is_shared: whether other processes may wake the thread, None if that is unknown
         :param stack: the thread's stack
         :param own: how many of the innermost functions on the stack belong to the C library
@@ -228,7 +233,8 @@ class PthreadWaits:
     def stream(self, futex: Futex) -> AwaitedObject | None:
         """Return the lock of a stream (``FILE``) on whose word a thread sleeps, None if the word is no such lock.
 
-        ``_IO_lock_t`` is ``int lock, cnt; void *owner``. The owner is the thread's ``struct pthread``.
+        ``_IO_lock_t`` is ``int lock, cnt; void *owner``. ``owner`` points to the ``struct pthread`` of the thread that
+        holds the lock.
         """
         try:
             lock, count = self._word(futex.word), self._word(futex.word + 4)
@@ -246,7 +252,7 @@ class PthreadWaits:
     # Mutexes
 
     def _mutex(self, futex: Futex, is_shared: bool | None) -> AwaitedObject:
-        # The lock word is the first member.
+        # The thread sleeps on the lock word, which is the mutex's first member.
         address = futex.word
         try:
             lock, noted = self._word(address), self._word(address + 8)
@@ -258,7 +264,7 @@ class PthreadWaits:
             return _unknown("futex", address, why)
         is_recursive = kind & _MUTEX_TYPE == _RECURSIVE
         if is_shared is None and kind & _PROCESS_SHARED:
-            is_shared = True  # the program says so
+            is_shared = True  # the program made the mutex with PTHREAD_PROCESS_SHARED
         mutex = AwaitedObject("mutex", address, is_recursive=is_recursive, is_shared=is_shared)
         owner, doubt = self._mutex_owner(kind, lock, noted)
         if owner is None:
@@ -307,7 +313,8 @@ class PthreadWaits:
             mutex = self._mutex(futex, is_shared)  # the thread was signalled, and is taking the mutex again
             if mutex.kind == "mutex" and mutex.owner is not None:
                 return mutex
-        # A function of the C library has the condition's address on its stack, or in a register if those are known.
+        # The word may belong to one of several conditions. The C library's functions have the address of the right one
+        # on the stack, or in a register if the registers are known.
         frames = stack.frames[:own]
         bases = {futex.word - offset for offset in _COND_WORDS if (futex.word - offset) % 8 == 0}
         seen = bases & set(self._words_on_stack(frames))
@@ -338,7 +345,7 @@ class PthreadWaits:
     # Others
 
     def _join(self, futex: Futex) -> AwaitedObject:
-        # The word is the thread's number in its descriptor, which the kernel clears when the thread has ended.
+        # The word is the joined thread's number in its struct pthread. The kernel clears it when that thread has ended.
         try:
             pthread = futex.word - self._glibc.member("pthread_tid").offset
         except OmpdError as error:
@@ -352,7 +359,8 @@ class PthreadWaits:
         return self._owners.add(joined, expected, is_shared=False, pthread=pthread)
 
     def _rwlock(self, futex: Futex, is_shared: bool | None) -> AwaitedObject:
-        # If readers let writers go first, a reader sleeps on the count of readers. Only this word can be above 3.
+        # The thread sleeps on the word of the phase or of the writers, or, if readers let writers go first, on the
+        # count of readers. Only the count can be above 3.
         expected = futex.expected
         if expected is None:
             return _unknown("rwlock", None, "the arguments of the system call are unknown")
@@ -378,14 +386,14 @@ class PthreadWaits:
         if not 0 < count <= 1 << 31 or (futex.expected is not None and ended < futex.expected):
             return _unknown("pthread_barrier", None, f"what is around the word at {futex.word:#x} is no barrier")
         why = "a pthread_barrier_t counts threads, and does not record which"
-        # Threads that wait for the next round count as arrived at this one.
+        # *began* also counts threads that wait for the next round already. They count as arrived at this round.
         missing = max(count - max(began - ended, 0), 0)
         return AwaitedObject("pthread_barrier", address, expected=count, missing=missing, unavailable={"owner": why})
 
     # Objects of libstdc++, which have the same layout since GCC 11
 
     def _latch(self, futex: Futex) -> AwaitedObject:
-        # std::latch has one member: how many calls of count_down() are left.
+        # The word is the only member of std::latch: how much count_down() has to count down before the threads go on.
         left = self._word(futex.word)
         if not 0 < left <= _MOST_MISSING:
             return AwaitedObject("futex", futex.word)
@@ -393,8 +401,8 @@ class PthreadWaits:
         return AwaitedObject("latch", futex.word, missing=left, unavailable={"owner": why})
 
     def _std_barrier(self, frames: Sequence[Frame]) -> AwaitedObject:
-        # Threads sleep on a word inside of libstdc++ that serves many objects. A frame of the library has the address
-        # of the barrier's phase in a register or on its stack.
+        # The word does not lead to the barrier, because it is a word inside of libstdc++ that serves many objects. But
+        # a frame of libstdc++ has the address of the barrier's phase in a register or on its stack.
         barriers = {}
         for phase, size in product(self._values_of(frames), _COMPLETIONS):
             address = phase - 3 * self._memory.pointer_size - size
@@ -410,8 +418,9 @@ class PthreadWaits:
         return AwaitedObject("std_barrier", address, expected=expected, missing=missing, unavailable=reasons)
 
     def _std_counts(self, address: int, phase: int) -> tuple[int, int] | None:
-        # Return the numbers of expected and of missing threads, None if no barrier is there. In the tree's first round
-        # two threads share a node. The node's ticket is the phase plus the number of these threads that have arrived.
+        # Return how many threads are expected and how many are missing, None if no barrier is at *address*. Two threads
+        # share a node of the barrier's tree in its first round. A node's ticket is the phase plus the number of its
+        # threads that have arrived.
         size = self._memory.pointer_size
         expected, nodes = (read_unsigned(self._memory, address + n * size, size) for n in (0, 1))
         if address % size or not 1 < expected <= _MOST_MISSING or nodes % _STD_NODE or not nodes:

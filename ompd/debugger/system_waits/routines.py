@@ -12,7 +12,7 @@ from ompd.debugger.stacks.calls import Calls
 from ompd.debugger.symbols import Symbols
 
 _MAX_FRAMES = 128
-_MAX_OWN = 24  # the most nested frames of the C library's own functions
+_MAX_OWN = 24  # the most innermost frames that count as the C library's
 
 KINDS = {
     **dict.fromkeys(("pthread_mutex_lock", "pthread_mutex_timedlock", "pthread_mutex_clocklock"), "mutex"),
@@ -32,8 +32,8 @@ KINDS = {
 ENDLESS = frozenset(name for name in KINDS if "timed" not in name and "clock" not in name)
 """The routines without a time limit."""
 
-# Names of functions of the C library in statically linked programs: functions that these routines call, and other
-# functions that wait.
+# Names by which a statically linked program shows functions of the C library: those that the routines in KINDS call,
+# and others that wait.
 _OWN = re.compile(
     r"lll_\w*lock_wait\w*|futex_wait|futex_lock_pi\w*|futex_abstimed_wait\w*|do_futex_wait|sem_wait_\w+"
     r"|pthread_(?:mutex|cond|rwlock|once|barrier|clockjoin|timedjoin)_\w+|syscall_cancel\w*|internal_syscall_cancel"
@@ -46,8 +46,8 @@ _C_LIBRARY = re.compile(
     r"(?: \(deleted\))?$|^\[?(?:vdso|linux-vdso|linux-gate)"
 )
 _BY_COMPILER = re.compile(r"\.(?:constprop|part|isra|cold|lto_priv)\.?\d*")
-# The standard reserves names that begin with MPI_. Fortran programs use such names nevertheless. So of the lower-case
-# names, only routines that may wait count.
+# Routines of MPI. A Fortran program may have own routines called mpi_…, although the standard reserves these names. So
+# a lower-case name counts only if it is that of a routine that may wait.
 _MPI = re.compile(
     r"P?MPI_[A-Z][A-Za-z0-9_]*|p?mpi_(?:[bsr]?send|send(?:_init)?|m?recv|sendrecv(?:_replace)?|m?probe|wait(?:all|any|some)?"
     r"|test(?:all|any|some)?|barrier|bcast|(?:all)?gatherv?|scatterv?|alltoall[vw]?|(?:all)?reduce|reduce_scatter(?:_block)?"
@@ -56,7 +56,8 @@ _MPI = re.compile(
     r"|win_(?:create|allocate|free|fence|(?:un)?lock(?:_all)?|flush(?:_all)?|start|complete|post|wait)"
     r"|file_(?:open|close|sync|(?:i?read|i?write)\w*))_{1,2}"
 )
-# CPython, Python/ceval_gil.c: the function that waits. If its name was stripped, its callers count.
+# CPython, Python/ceval_gil.c: the function that waits for the interpreter lock. If its name was stripped, its callers
+# show the wait.
 _TAKES_GIL = "take_gil"
 _CALLERS_OF_IT = frozenset(
     (
@@ -69,7 +70,7 @@ _FUTURE = "_ZNSt28__atomic_futex_unsigned_base"
 # libstdc++, bits/atomic_wait.h: the name of an instance of the waiting template contains the function that supplied the
 # condition.
 _ATOMIC_WAITS = {"NKSt5latch4wait": "latch", "NKSt14__tree_barrierI": "std_barrier"}
-_MAX_ATOMIC = 8  # frames of libstdc++ around such a wait
+_MAX_ATOMIC = 8  # the most frames of libstdc++ around a wait for a latch or barrier
 _TIMED = frozenset(("pthread_cond_timedwait", "pthread_cond_clockwait"))
 POOLS = {
     "blas_thread_server": "the thread pool of OpenBLAS",  # driver/others/blas_server.c
@@ -82,7 +83,7 @@ POOLS = {
     "_queue_SimpleQueue_get": "a queue of Python",
 }
 """Thread pools, by the symbol of the function in which their idle threads wait for work."""
-# Functions between a function of this table and the C library's routine.
+# Functions that may be on the stack between a function in POOLS and the C library's routine.
 _BETWEEN = re.compile(
     r"_ZNSt18condition_variable\w*4wait\w*|_?Py(?:Thread|Semaphore|ParkingLot)_\w+|_queue_SimpleQueue_get_impl"
 )
@@ -95,8 +96,8 @@ class Callers(NamedTuple):
     ``routine`` is the function of the C library that other code called, None if it is unknown, or if the thread is not
     in the C library. ``kind`` is the kind of object that the thread waits for, None if no name shows it. ``own`` is how
     many of the innermost frames belong to the C library, or to libstdc++ if its functions show the kind. ``mpi`` is the
-    function of MPI that the thread is in. ``python`` is the module of CPython if the thread waits for the interpreter
-    lock. ``pool`` is the thread pool of an idle thread. The last three are None for all other threads.
+    function of MPI that the thread is in, None outside of MPI. ``python`` is the module of CPython if the thread waits
+    for the interpreter lock, else None. ``pool`` is the thread pool if the thread waits there for work, else None.
     """
 
     routine: str | None
@@ -162,7 +163,7 @@ class Routines:
             return None
         module, symbol = names[own - 1]
         if own < len(names):
-            # The call instruction names the function, even if the function has left the stack by a jump to another one.
+            # The caller's call instruction shows the called routine, even if the routine has left the stack by a jump.
             called = self._calls.routine_called(pcs[own])
             if called is not None and module is not None:
                 name = plain(called)
@@ -175,7 +176,8 @@ class Routines:
 
 
 def _python(outer: Sequence[tuple[Module | None, str | None]], routine: str | None) -> Module | None:
-    # Return the module of CPython, if the functions around the C library's wait for the interpreter lock.
+    # Return the module of CPython if the functions in *outer*, which called the C library, wait for the interpreter
+    # lock, else None.
     for module, name in outer:
         if name is not None and plain(name) == _TAKES_GIL:
             return module
@@ -187,7 +189,8 @@ def _python(outer: Sequence[tuple[Module | None, str | None]], routine: str | No
 
 
 def _atomic_wait(names: Sequence[tuple[Module | None, str | None]], own: int) -> tuple[str | None, int]:
-    # Return the kind of object that a function of libstdc++ waits for, and the number of frames up to this function.
+    # Return the kind of object that a function of libstdc++ waits for, and how many innermost frames there are with
+    # this function. (None, own) without such a function.
     for index, (_, name) in enumerate(names[own : own + _MAX_ATOMIC], own):
         if name is None or not name.startswith(("_ZNSt", "_ZNKSt", "_ZSt")):
             break

@@ -29,8 +29,9 @@ _NO_ARGUMENTS = "the arguments of the system call are unknown"
 class ThreadWait:
     """A thread's wait, with the members of :class:`ompd.model.stalls.SystemWait`.
 
-    ``pool`` names the thread pool of an idle thread. ``deadline`` is ``relative`` if the time limit counts from the
-    beginning of the wait, otherwise ``absolute``; None without a limit, or if the kind of limit is unknown.
+    ``pool`` is the thread pool in which an idle thread waits for work, else None. ``deadline`` is ``relative`` if the
+    time limit counts from the beginning of the wait, otherwise ``absolute``. It is None without a limit, or if the kind
+    of limit is unknown.
     """
 
     kind: str
@@ -92,7 +93,7 @@ class SystemWaits:
         if callers.python is not None:
             return self._of_gil(call, callers, callers.python)
         if call is not None and call.number is None and callers.kind is not None:
-            call = call._replace(name="futex")  # these routines wait by no other system call
+            call = call._replace(name="futex")  # routines that wait for an object use no other system call
         meaning = call.meaning if call is not None else None
         if call is None or (meaning is None and call.number is not None):
             return None
@@ -117,7 +118,7 @@ class SystemWaits:
         return _with_call(wait, call)
 
     def _holder_of_gil(self, module: Module) -> int | str:
-        # Return the native id of the holder, or why it is unknown.
+        # Return the native id of the interpreter lock's holder, or why it is unknown.
         if module.start in self._holders:
             return self._holders[module.start]
         process = self._process
@@ -179,8 +180,8 @@ class SystemWaits:
         return replace(wait, object=only, is_timed=timed, is_shared=is_shared, unavailable=reasons)
 
     def _sharing(self, word: int, is_private: bool) -> tuple[bool | None, str | None]:
-        # Return whether other processes may wake threads that sleep on a word. If this is unknown, return None and the
-        # reason.
+        # Return whether other processes may wake threads that sleep on *word*, and None. If that is unknown, return
+        # None and the reason.
         if is_private:
             return False, None
         try:
@@ -259,7 +260,7 @@ class SystemWaits:
 
 
 def _with_call(wait: ThreadWait, call: SystemCall | None) -> ThreadWait:
-    # Calls that never wait are left out.
+    # Return *wait* with the name of *call* if the call may wait, else unchanged.
     return replace(wait, system_call=call.name) if call is not None and call.meaning is not None else wait
 
 
