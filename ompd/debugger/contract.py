@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class ProcessCallbacks:
-    """The callbacks of OMPD and DMPL for a whole process. A name means the symbol or type of the first module with it."""
+    """The callbacks of OMPD and DMPL for a whole process. The first module with a symbol or type of a name counts."""
 
     def __init__(self, process: StoppedProcess) -> None:
         self._process = process

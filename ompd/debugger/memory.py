@@ -1,4 +1,4 @@
-"""The memory of the stopped process. Reads have a budget, and pages that the target omits come from the modules' files."""
+"""The memory of the stopped process. Reads have a budget, and pages that the target omits come from modules' files."""
 
 from __future__ import annotations
 

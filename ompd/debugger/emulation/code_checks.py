@@ -1,5 +1,6 @@
-"""Checks before a routine of the target is decoded or emulated: its code equals the verified file, and the thread's
-storage is present.
+"""Checks before a routine of the target is decoded or emulated.
+
+The routine's code must equal the verified file, and the target must have the thread's storage.
 """
 
 from __future__ import annotations
@@ -39,22 +40,23 @@ class TargetCode:
     def read_code(self, page: int) -> bytes:
         """Return the page of code at *page*.
 
-        :raises MemoryFault: if the target does not hold it
+        :raises MemoryFault: if the target does not hold the page
         """
         return self.memory.read(page, PAGE)
 
     def load(self, address: int, size: int) -> bytes:
         """Return *size* bytes of data at *address*.
 
-        :raises MemoryFault: if the target does not hold them
-        :raises CorruptState: if they are lost and read as zeros
+        :raises MemoryFault: if the target does not hold the bytes
+        :raises CorruptState: if the bytes are lost and read as zeros
         """
         self.memory.check_data(address)
         return self.memory.read_data(address, size)
 
     def fault(self, page: int) -> str | None:
-        """Return why the code in the page at *page* must not be followed, None if it may be followed. The reason is a
-        text that follows the word "it".
+        """Return why the code in the page at *page* must not be followed, None if it may be followed.
+
+        The reason is a text that follows the word "it", which stands for the routine.
 
         :raises MemoryFault: if the target does not hold the page
         """
@@ -68,17 +70,18 @@ class TargetCode:
         if not self._regions.is_code(page):
             return f"comes to {self.name(page)}, where no code is"
         if module is not None:
-            # The emulator would run the target's bytes. If they differ from the file, they have a breakpoint or damage.
+            # The target's bytes would be run, so they must not have a breakpoint or damage.
             original = module.read_file(page, PAGE)
             if original is not None and original != self.read_code(page):
                 return f"comes to code of {module.name} at {page:#x} that is not what its file has"
         return None
 
     def storage_of(self, thread: int) -> int:
-        """Return the thread pointer of *thread*, if the thread control block begins with its own address.
+        """Return the thread pointer of *thread*, after a check that the thread control block there is not lost.
 
-        In these ABIs, code reads the base of thread-local variables from this word ("ELF Handling For Thread-Local
-        Storage", 3.4.6). If the page is lost, the base and every variable would read as zero.
+        In the supported ABIs the block's first word is its own address, from which code computes the addresses of
+        thread-local variables ("ELF Handling For Thread-Local Storage", 3.4.6). In a lost page this word, and every
+        variable, would read as zero.
 
         :raises Unavailable: if the block is lost
         """

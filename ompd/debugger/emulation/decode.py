@@ -28,7 +28,7 @@ class Decoder:
         self._pages: dict[int, bytes] = {}
 
     def call(self, routine: int, thread: int) -> CallResult:
-        """Return the result and the reads of *routine* in *thread*.
+        """Return the result of a call of *routine* in *thread*, and the memory that it reads.
 
         :raises Unavailable: if the routine does more than load, or if its code or data cannot be read or trusted
         """
@@ -44,7 +44,7 @@ class Decoder:
             machine.REGISTERS,
             self._code,
             self._load,
-            # The last page of the address space, which no program uses.
+            # The stack is in the last page of the address space, which no program uses.
             stack=(1 << 8 * size) - 16,
             stack_register=machine.STACK_POINTER,
             pointer_size=size,

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from ompd.debugger.emulation.linking import Linkage
 
 _PAGE = 4096
-# 2.1.2, with one more byte for the build. Older versions lack calls that this module uses.
+# The oldest version of unicorn that has the calls that this module uses: 2.1.2, and one byte for the build.
 _OLDEST = 0x02010200
 
 # Limits of a routine. Getters of OpenMP runtimes run some ten to a few hundred instructions.
@@ -34,9 +34,9 @@ _MAX_INSTRUCTIONS = 200_000
 _MAX_READS = 20_000
 _MAX_PAGES = 1_024
 _MAX_BINDINGS = 64
-# Limit of pages that are kept between calls. If there are more, all of them are dropped.
+# The most pages that are kept between calls. Before there can be more, all of them are dropped.
 _MAX_KEPT = 1 << 14
-# Size of the emulator's buffer for translated code. If it is full, the emulator translates anew.
+# The size in bytes of the emulator's buffer for translated code. If the buffer is full, the emulator translates anew.
 _TRANSLATED = 16 << 20
 _STACK_SIZE = 1 << 16
 
@@ -71,10 +71,11 @@ class _Call:
 
 
 class Emulator:
-    """Runs routines of one process at one stop. Pages are kept between calls. It must be closed.
+    """Runs routines of one process at one stop. Pages are kept between calls, so it must be closed.
 
+    :param linkage: returns the linkage tables of the process, for the architecture's type of their relocations
     :param is_free: returns whether the target has no mapping between two addresses
-    :param loader_code: first and end address of each dynamic loader
+    :param loader_code: the first and the end address of each dynamic loader
     :raises Unavailable: if unicorn is not installed, or if this processor is not emulated
     """
 
@@ -162,7 +163,7 @@ class Emulator:
     # Runs
 
     def _run(self, routine: int, call: _Call) -> int | None:
-        # The address at which the routine stopped, None if it returned.
+        # Runs the routine. Returns the address at which it stopped, None if it returned.
         uc, pc = self._uc, routine
         for _ in range(_MAX_BINDINGS):
             fault = None
@@ -194,7 +195,8 @@ class Emulator:
         return f"cannot go on at {self._code.name(pc)}: {fault}"
 
     def _bind(self, call: _Call) -> int | None:
-        # The loader's binding routine gets its arguments on the stack, with the return address above them.
+        # Returns the address of the routine to which the called entry of a linkage table leads, None with a reason in
+        # call.reason. The loader's binding routine gets its two arguments on the stack: below the return address.
         uc = self._uc
         sp: int = uc.reg_read(self._stack_pointer)
         link_map, index = self._stack_word(sp), self._stack_word(sp + 8)
@@ -229,8 +231,8 @@ class Emulator:
         at = self._entry - self.stack_start
         stack[at : at + 8] = self._return.to_bytes(8, "little")
         self._clean_stack = bytes(stack)
-        # If the emulator cannot allocate memory for translated code, it ends this process. So the buffer is small, and
-        # this check comes first.
+        # If the emulator cannot allocate its buffer for translated code, it ends this process. So the buffer is small,
+        # and this checks first that there is enough memory.
         try:
             mmap.mmap(-1, 2 * _TRANSLATED + (_FIRST + _MAX_KEPT) * _PAGE).close()
         except (OSError, ValueError) as error:
@@ -266,7 +268,8 @@ class Emulator:
         last = (_FIRST + _MAX_KEPT) * _PAGE - 1
         self._hooks = [
             add(unicorn.UC_HOOK_TLB_FILL, self._fill),
-            # The hook's range is of addresses in the emulator. Reads of the scratch stack are not noted.
+            # Reads of the target's pages are noted, but not reads of the scratch stack. The range of a hook has
+            # addresses of the emulator's own memory.
             add(unicorn.UC_HOOK_MEM_READ, self._note_read, None, _FIRST * _PAGE, last),
             add(
                 unicorn.UC_HOOK_MEM_READ | unicorn.UC_HOOK_MEM_WRITE,
@@ -306,11 +309,12 @@ class Emulator:
                 call.trapped = address - address % _PAGE, access, None
                 entry.paddr, entry.perms = _TRAP_AT * _PAGE, _READ | _WRITE
                 return True
-            # Without _EXECUTE: a page is executed only after it was fetched as code.
+            # Without _EXECUTE, because code in the page must be checked first, in _fill_code.
             entry.paddr, entry.perms = found[0], found[1] & (_READ | _WRITE)
             return bool(found[1] & (_READ | _WRITE))
         except MemoryFault as error:
-            # The trap page is mapped in its place. The hook of the trap page sees which bytes are accessed.
+            # The target lacks this page, so the trap page is mapped in its place. The trap page's hook then sees which
+            # bytes the routine accesses.
             call.trapped = address - address % _PAGE, access, error
             entry.paddr, entry.perms = _TRAP_AT * _PAGE, _READ | _WRITE
             return True
@@ -340,7 +344,7 @@ class Emulator:
         return True
 
     def _fetch(self, number: int) -> tuple[int, int]:
-        # Copy a page of the target.
+        # Copies a page of the target into the emulator. Returns its address there, and the permitted accesses.
         call = self._call
         call.pages += 1
         if call.pages > _MAX_PAGES:
@@ -400,7 +404,7 @@ class Emulator:
     # Code
 
     def _code_fault(self, number: int) -> str | None:
-        # Return why a page's code must not run, None if it may run.
+        # Return why the code in a page must not run, None if it may run.
         if number not in self._checked:
             self._checked[number] = self._code.fault(number * _PAGE)
         return self._checked[number]

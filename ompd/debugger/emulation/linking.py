@@ -1,8 +1,9 @@
-"""The routines to which the loader would bind linkage table entries that the program has not called yet.
+"""Finds the routines to which the loader would bind linkage table entries that the program has not called yet.
 
-With lazy binding the loader does this at the first call. The loader's code writes to memory and saves registers in ways
-that no emulator supports. So this module looks the name up, like ``_dl_fixup`` of glibc. If several libraries have the
-name, and their order depends on how they were opened, there is no result, because the loader does not record this.
+With lazy binding the loader binds an entry at its first call. But the loader's code cannot be emulated: it writes to
+memory, and saves registers in ways that no emulator supports. So this module looks the entry's name up, like
+``_dl_fixup`` of glibc. If several libraries have the name, their order may depend on how they were opened. Then there
+is no result, because the loader does not record how.
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ from ompd.debugger.modules.modules import LoadedModule
 from ompd.errors import CorruptState, MalformedFile, MemoryFault, Unavailable
 
 _MAX_PATH = 1 << 12
-# The first words of the table that a module shares with the loader: the module's own address, the loader's record of
-# the module, the loader's routine that binds.
+# The table that a module shares with the loader begins with the address of the module's dynamic section, the loader's
+# record of the module, and the loader's routine that binds. This is the index of the last one.
 _BINDER = 2
 
 
@@ -35,7 +36,8 @@ class _Linked(NamedTuple):
 class Linkage:
     """The linkage tables of one process. Facts from files are computed once.
 
-    :param module_at: returns the module around an address
+    :param module_at: returns the module that contains an address
+    :param jump_slot: the type of the relocations of linkage table entries
     """
 
     def __init__(
@@ -55,7 +57,7 @@ class Linkage:
         self._names: dict[int, dict[str, tuple[int, LinkMap]]] = {}
 
     def is_binder(self, routine: int, link_map: int) -> bool:
-        """Return whether the module with that ``struct link_map`` calls *routine* to bind an entry."""
+        """Return whether *routine* is what the module with the record *link_map* calls to bind an entry."""
         if link_map not in self._maps:
             return False
         try:
@@ -100,7 +102,8 @@ class Linkage:
         return self._among_opened(wanted, asking, ordered)
 
     def _among_opened(self, wanted: Wanted, asking: _Linked, ordered: tuple[_Linked, ...]) -> int:
-        # The loader's order of modules opened at run time depends on which of them opened the others.
+        # The routine in a module that was opened at run time. Only one of these modules may have it: their order in the
+        # lookup depends on which of them opened the others.
         passed = {linked.link_map.address for linked in ordered}
         definitions = []
         for link_map in self._maps.values():
@@ -125,7 +128,8 @@ class Linkage:
         return self._routine(wanted, linked, found)
 
     def _reached(self, asking: _Linked) -> set[int]:
-        # The module and its direct and indirect dependencies. The loader searches these, however the module was opened.
+        # The records of a module and of its direct and indirect dependencies. The loader searches all of these, however
+        # the module was opened.
         opened = self._opened_as(asking.link_map.namespace)
         reached, queue = {asking.link_map.address}, [asking]
         for linked in queue:
@@ -146,7 +150,7 @@ class Linkage:
 
     @cached_property
     def _maps(self) -> dict[int, LinkMap]:
-        # Empty if the list is damaged: nothing can be bound then.
+        # The loader's records of modules by their addresses. Empty if the list is damaged: nothing can be bound then.
         try:
             return {link_map.address: link_map for link_map in self._loader.link_maps}
         except (Unavailable, CorruptState, MemoryFault):
@@ -183,8 +187,8 @@ class Linkage:
         return self._global[namespace]
 
     def _count_first(self, maps: list[LinkMap]) -> int:
-        # The number of modules loaded with the program: itself, preloaded ones, and their dependencies. Modules that
-        # were opened later follow them in the loader's list.
+        # How many of *maps* were loaded with the program: the program, preloaded modules, and their dependencies. They
+        # are first in the loader's list, before modules that were opened later.
         opened = self._opened_as(maps[0].namespace) if maps else {}
         count, at = min(1, len(maps)), 0
         while at < count:

@@ -1,4 +1,4 @@
-"""Calls of the target's routines, which are decoded, or run by an emulator that is made on demand."""
+"""Calls the target's routines: they are decoded, or run in an emulator that is made at the first call."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ompd.debugger.emulation.emulate import Emulator
     from ompd.debugger.emulation.linking import Linkage
 
-# names in glibc and other C libraries
+# The file names of the dynamic loaders of glibc and other C libraries.
 _LOADER = re.compile(r"ld(?:-linux[-\w]*|-\d[\d.]*|-musl[-\w]*)?\.so(?:\.\d+)*(?: \(deleted\))?")
 
 
@@ -86,13 +86,16 @@ class Routines:
             emulator.close()
 
     def linkage(self, jump_slot: int) -> Linkage:
-        """Return the resolver of unused entries of linkage tables."""
+        """Return the finder of routines for linkage table entries that the program has not called yet.
+
+        :param jump_slot: the type of the relocations of these entries
+        """
         from ompd.debugger.emulation.linking import Linkage
 
         return Linkage(self.code.memory, self._loader, self._modules.at, jump_slot)
 
     def loader_code(self) -> Sequence[tuple[int, int]]:
-        """Return first and end address of each dynamic loader."""
+        """Return the first and the end address of each dynamic loader in the process."""
         base = self._modules.auxiliary_vector.get(AT_BASE)
         return [
             (module.start, module.end)

@@ -1,11 +1,11 @@
 """Modules of a target that lacks a list of files, found by ELF headers in memory and the loader's list.
 
-In cores of gdb's ``gcore`` the notes that name files are at the end. A quota or a full disk cuts the notes off. The
-memory before them still has the modules: a module's first page begins with its ELF header, and the program headers give
-the other segments. The program's dynamic section has the address of the loader's list (``DT_DEBUG``, ``struct r_debug``
-of ``<link.h>``), which names files. If the list is lost, only a module's own name (``DT_SONAME``) is known. Its file is
-then searched as the loader does, in the folders that modules name (``DT_RUNPATH``), then in the system's folders. Such
-a file is only a candidate, which must be proven like any other.
+In cores of gdb's ``gcore`` the notes that name files are at the end. If a quota or a full disk cuts a core off, the
+notes are lost. The memory before them still has the modules: a module's first page begins with its ELF header, and the
+program headers give the other segments. The program's dynamic section has the address of the loader's list
+(``DT_DEBUG``, ``struct r_debug`` of ``<link.h>``), which names files. If the list is lost, only a module's own name
+(``DT_SONAME``) is known. Its file is then searched as the loader does, in the folders that modules name
+(``DT_RUNPATH``), then in the system's folders. A file that is found in this way must be proven like any other.
 """
 
 from __future__ import annotations
@@ -39,13 +39,16 @@ _MAX_IMAGES = 1 << 12
 _MAX_FOLDERS = 64
 _SYSTEM_FOLDERS = ("/lib64", "/usr/lib64", "/lib", "/usr/lib", "/usr/local/lib")
 _LOADER = re.compile(r"ld(?:-linux[-\w]*|64)?\.so")
-_VDSO = ("linux-vdso.so.1", "linux-gate.so.1")  # the kernel's own, without a file
+_VDSO = ("linux-vdso.so.1", "linux-gate.so.1")  # the names of the vDSO, which has no file
 
 
 @record
 class Image:
-    """A module as it is in memory. ``soname``, ``needed`` and ``folders`` (for the loader's search) are from its
-    dynamic section. ``link_map`` is its row in the loader's list, None if not found; ``name`` is the file in that row.
+    """A module as it is in memory.
+
+    ``r_debug`` (from ``DT_DEBUG``), ``soname``, ``needed`` and ``folders`` (for the loader's search) are from its
+    dynamic section. ``has_debug_entry`` is whether it has ``DT_DEBUG``, perhaps still without an address. ``name`` is
+    its file in the loader's list, None if that is unknown.
     """
 
     start: int
@@ -61,18 +64,25 @@ class Image:
 
     @property
     def is_program(self) -> bool:
-        """Whether it is the program: only the program has ``DT_DEBUG`` for the loader's address, or fixed addresses."""
+        """Whether the module is the program. Only a program has fixed addresses or ``DT_DEBUG``.
+
+        A module with an interpreter and without ``DT_SONAME`` counts as the program, too.
+        """
         interpreted = any(segment.p_type == gabi.PT_INTERP for segment in self.segments)
         return self.header.e_type == gabi.ET_EXEC or self.has_debug_entry or (interpreted and self.soname is None)
 
     @property
     def dynamic(self) -> int | None:
-        """Address of the dynamic section, None without one."""
+        """The address of the dynamic section, None without one."""
         segment = next((s for s in self.segments if s.p_type == gabi.PT_DYNAMIC), None)
         return None if segment is None else self.bias + segment.p_vaddr
 
     def mappings(self, name: str, page: int) -> list[FileMapping]:
-        """Return the mappings of its file *name*, in the form of ``NT_FILE``, with pages of *page* bytes."""
+        """Return the mappings of the module's file, in the form of ``NT_FILE``.
+
+        :param name: the name of the file
+        :param page: the size of a page in bytes
+        """
         found = []
         for segment in self.segments:
             if segment.p_type != gabi.PT_LOAD or not segment.p_filesz:
@@ -85,10 +95,11 @@ class Image:
 
 @record
 class ModulesInMemory:
-    """The modules in memory: mappings in the form of ``NT_FILE``, and the start of the program (None if unknown).
+    """The modules in memory. ``mappings`` are those of their files, in the form of ``NT_FILE``.
 
-    ``paths`` has the file here of each module that the loader's list does not name, by the module's start. The path is
-    None if no file was found. ``needed`` are libraries that modules need, but that are not among the modules.
+    ``program`` and ``vdso`` are the starts of the program and the vDSO, None if unknown. ``paths`` has, by the module's
+    start, the path on this machine of each module's file that the loader's list does not name. The path is None if no
+    file was found. ``needed`` are the names of libraries that modules need, but that are not among the modules.
     ``auxiliary_vector`` is empty if the initial stack was not found.
     """
 
@@ -101,9 +112,9 @@ class ModulesInMemory:
 
 
 def find(target: Target, finder: FileFinder, exe: str | None = None) -> ModulesInMemory:
-    """Return the modules in the memory of *target*. Only the first page of each range of memory is read.
+    """Return the modules in the memory of *target*. ELF headers are looked for at the start of each segment only.
 
-    :param exe: the program's file, as the user named it
+    :param exe: the program's file as the user named it, None if the user named none
     """
     everything = list(_iter_images(target))
     vdso = next((image.start for image in everything if image.soname in _VDSO), None)
@@ -166,7 +177,7 @@ def _read_image(target: Target, start: int) -> Image | None:
     segments = parse_segments(header, table, header.e_phnum)
     first = next((s for s in segments if s.p_type == gabi.PT_LOAD), None)
     if first is None or first.p_offset:
-        return None  # the program headers do not fit the mappings, so this is a file that was read into memory
+        return None  # a loaded module begins with its file, so this is a file that the program has read into memory
     bias = start - first.p_vaddr
     limit = 1 << 8 * architecture.pointer_size
     if bias < 0 or any(s.p_type == gabi.PT_LOAD and bias + s.p_vaddr + s.p_memsz > limit for s in segments):
@@ -212,7 +223,8 @@ def _dynamic(
 
 
 def _strings(target: Target, bias: int, entries: Sequence[tuple[int, int]]) -> bytes:
-    # glibc's loader relocates DT_STRTAB, other loaders leave the value of the file.
+    # The value of DT_STRTAB is an address if the loader has relocated it, as glibc's does. Other loaders leave it as it
+    # is in the file, without the bias.
     table = next((value for tag, value in entries if tag == gabi.DT_STRTAB), 0)
     size = min(next((value for tag, value in entries if tag == gabi.DT_STRSZ), 0), 1 << 24)
     for address in (table, bias + table):
@@ -258,8 +270,9 @@ def _named(target: Target, images: Sequence[Image]) -> list[Image]:
 
 
 def _auxiliary_vector(target: Target, finder: FileFinder, images: Sequence[Image], program: Image) -> Mapping[int, int]:
-    # glibc's loader exports where the initial stack was: a count, arguments, a null, environment, a null, the vector.
-    # The loader's file is not proven here, but only the right address gives a vector with the program's headers.
+    # The auxiliary vector, empty if it was not found. glibc's loader exports the address of the initial stack, which
+    # has a count, arguments, a null, the environment, a null, and the vector. The loader's file, whose symbol is read,
+    # is not proven yet. But only from the right address can a vector with the program's headers be read.
     loader = next((image for image in images if image.name is not None and _LOADER.match(image.soname or "")), None)
     if loader is None or loader.name is None:
         return {}
@@ -285,13 +298,13 @@ def _auxiliary_vector(target: Target, finder: FileFinder, images: Sequence[Image
 
 
 def _program_name(target: Target, vector: Mapping[int, int]) -> str | None:
-    # The file passed to execve(), None for a relative name, because its folder is unknown.
+    # The name of the file that was passed to execve(). None for a relative name, because its folder is unknown.
     name = _string_at(target, vector.get(AT_EXECFN, 0))
     return name if name is not None and name.startswith("/") else None
 
 
 def _read_up_to(target: Target, address: int, size: int) -> bytes:
-    # Returns fewer bytes at the end of memory, because the stack's top may be near.
+    # Returns *size* bytes, or fewer if memory ends before: the top of the stack may be near.
     while size:
         try:
             return target.read(address, size)
@@ -322,8 +335,8 @@ def _string_at(target: Target, address: int) -> str | None:
 def _folders(
     images: Sequence[Image], program: Image | None, finder: FileFinder, exe: str | None, multiarch: str
 ) -> Iterator[tuple[str, str]]:
-    # Yield folders to search, each by its name in the target and by its path here: the folders of the loader's search,
-    # and the folder of the program that the user named.
+    # Yield the folders to search, each as its name in the target and its path on this machine: those that modules name,
+    # those of known modules, that of the program that the user named, and the system's.
     first = [program] if program is not None else []
     beside = str(Path(exe).absolute().parent) if exe is not None else None
     for image in [*first, *images]:
@@ -345,8 +358,8 @@ def _folders(
 
 
 def _locate(image: Image, soname: str, folders: Sequence[tuple[str, str]]) -> tuple[str, str]:
-    # Return the name in the target, and the path here, of the first file *soname* with the image's program headers.
-    # Without such a file, both are *soname*.
+    # Return the name in the target, and the path on this machine, of the first file *soname* that has the image's
+    # program headers. Without such a file, both are *soname*.
     for folder, here in folders if "/" not in soname else ():
         candidate = str(Path(here, soname))
         try:

@@ -1,6 +1,6 @@
 """Layouts of structures from one file's debug information, kept on disk for this and other processes.
 
-Finding a type in a runtime's debug information takes as long as all other queries of it. As in
+To find a type in a runtime's debug information takes as long as all other queries of that information together. As in
 :mod:`ompd.debugger.modules.kept_places`, layouts are kept only if the debug information is whole.
 """
 
@@ -12,7 +12,7 @@ from ompd.contract.memory import Field, StructLayout
 from ompd.debugger.files.cache import FileCache, KeptRows
 
 SOURCE = "dwarf"
-_WHAT = "layouts-1"  # changes with the content of rows
+_WHAT = "layouts-1"  # the name of the entry on disk; its number changes with the content of rows
 _MAX_KEPT = 1 << 10
 _MAX_SIZE = 1 << 48  # bytes of a type
 
@@ -27,7 +27,7 @@ class KeptLayouts(KeptRows):
         super().__init__(kept, _WHAT, _MAX_KEPT)
 
     def get(self, name: str, members: Sequence[str]) -> StructLayout | None:
-        """Return the layout of the structure *name* with *members*, None if it is not kept."""
+        """Return the kept layout of the structure *name* with *members*, None without one."""
         return _layout(name, frozenset(members), self._rows.get(_key(name, members)))
 
     def put(self, members: Sequence[str], layout: StructLayout) -> None:
@@ -41,7 +41,7 @@ def _key(name: str, members: Iterable[str]) -> str:
 
 
 def _layout(name: str, members: frozenset[str], row: object) -> StructLayout | None:
-    # None for a row that is not a kept layout.
+    # The layout in a kept row, None if the row has another form.
     if not isinstance(row, (list, tuple)) or len(row) != 3:
         return None
     size, places, masks = row

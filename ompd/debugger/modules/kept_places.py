@@ -1,6 +1,7 @@
 """Lines and functions at addresses of one file, kept on disk for the next process that stops at the same places.
 
-They are kept only if the debug information is whole: not damaged, and with all its split and supplementary files.
+They are kept only if the file's debug information is whole: not damaged, and with all its split and supplementary
+files.
 """
 
 from __future__ import annotations
@@ -16,19 +17,21 @@ from ompd.errors import OmpdError
 if TYPE_CHECKING:
     from ompd.binary.dwarf.calls import Call
 
-_WHAT = "places-2"  # changes with the format of rows
-# A stack has dozens of addresses, a process with many threads has thousands.
+_WHAT = "places-2"  # the name of the entry on disk; its number changes with the format of rows
+# The most rows to keep. A stack has dozens of addresses, a process with many threads has thousands.
 _MAX_KEPT = 1 << 14
 
-_NOTHING = 0  # no valid row of any kind
+_NOTHING = 0  # stands for a row that is not kept: no valid row is 0
 
 SourceLine = tuple[str, int]
 """A file and a line."""
 
 
 class KeptPlaces(KeptRows):
-    """The same methods as :class:`LineInfo`. Each result is looked up once and kept. Methods with kept results raise no
-    error: damaged debug information counts as missing.
+    """The lines and functions of one file. Its methods are those of :class:`LineInfo`.
+
+    Most results are looked up once and kept; for these, damaged debug information counts as missing. The methods
+    ``function_entry``, ``calls`` and ``passed`` keep nothing, and raise the errors of :class:`LineInfo`.
 
     :param kept: the file's cache on disk, None without one
     """

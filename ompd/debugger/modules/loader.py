@@ -16,8 +16,10 @@ _MAX_MODULES = 1 << 16
 
 
 class LinkMap(NamedTuple):
-    """One ``struct link_map`` of the loader (``<link.h>``). ``l_name`` is the address of its file's name. ``namespace``
-    numbers the lists: 0 is the program's, others belong to ``dlmopen`` and tools.
+    """One ``struct link_map`` of the loader (``<link.h>``), at ``address``, for one module.
+
+    ``l_addr`` is the module's load bias, ``l_ld`` the address of its dynamic section, and ``l_name`` the address of its
+    file's name. ``namespace`` is the number of the list: 0 for the program's, others belong to ``dlmopen`` and tools.
     """
 
     address: int
@@ -28,7 +30,7 @@ class LinkMap(NamedTuple):
 
 
 class Program(Protocol):
-    """The program's own file: its headers, None without the file, and its load bias."""
+    """The program's own module. ``elf`` is its file, None if unknown; ``bias`` is its load bias."""
 
     @property
     def elf(self) -> ElfFile | None: ...
@@ -61,14 +63,16 @@ class Loader:
     def link_maps(self) -> tuple[LinkMap, ...]:
         """The modules of all namespaces, the program's namespace first, each namespace in the order of loading.
 
-        :raises Unavailable: if the list was not found
-        :raises CorruptState: if it does not end
+        :raises Unavailable: if the loader's list was not found
+        :raises CorruptState: if the list does not end
+        :raises MemoryFault: if a part of the list cannot be read
         """
         return tuple(iter_link_maps(self._memory, self._r_debug()))
 
     def position(self, start: int, end: int) -> int:
-        """Return the index in :attr:`link_maps` of the module from *start* to *end*. The index of an unknown module is
-        larger than all others.
+        """Return the index in :attr:`link_maps` of the module from *start* to *end*.
+
+        For a module that is not found there, return a number larger than all indexes.
         """
         try:
             return next((n for n, m in enumerate(self.link_maps) if start <= m.l_ld < end), _MAX_MODULES)
@@ -76,8 +80,8 @@ class Loader:
             return _MAX_MODULES
 
     def _r_debug(self) -> int:
-        # The loader writes the address into the program's dynamic section. If it is not there, the loader's own symbol
-        # has it.
+        # The address of struct r_debug. The loader writes it into the program's dynamic section (DT_DEBUG). If it is
+        # not there, the structure is found by the loader's symbol.
         program = self._program
         elf = program.elf if program is not None else None
         dynamic = next((s for s in elf.segments if s.p_type == PT_DYNAMIC), None) if elf is not None else None
@@ -105,7 +109,7 @@ def iter_link_maps(process: Memory, r_debug: int) -> Iterator[LinkMap]:
     """Yield the loader's modules, starting at its ``struct r_debug``; see :attr:`Loader.link_maps`.
 
     :raises CorruptState: if the list does not end
-    :raises MemoryFault: if the rest of it cannot be read
+    :raises MemoryFault: if the rest of the list cannot be read
     """
     size = process.pointer_size
     seen: set[int] = set()
@@ -125,7 +129,8 @@ def iter_link_maps(process: Memory, r_debug: int) -> Iterator[LinkMap]:
             )
             yield LinkMap(link_map, l_addr, l_ld, l_name, namespace)
             link_map = following
-        # r_version, padding, r_map, r_brk, r_state, padding, r_ldbase, and since version 2 (glibc 2.35) r_next
+        # The members of struct r_debug: r_version, padding, r_map, r_brk, r_state, padding, r_ldbase. Since version 2
+        # (glibc 2.35) r_next follows, the address of the next namespace's structure.
         try:
             r_debug = read_unsigned(process, r_debug + 5 * size, size) if version >= 2 else 0
         except MemoryFault:

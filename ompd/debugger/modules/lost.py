@@ -10,15 +10,17 @@ from ompd.binary.elf.elf import PF_W, PT_GNU_RELRO, PT_LOAD, ElfFile, Segment
 from ompd.debugger.targets.base import Target, page_size
 from ompd.errors import MemoryFault
 
-# The most bytes of a module's variables that are examined, and the least number of bytes other than 0 that the file
-# must have for a page.
+# The most bytes of a segment that are examined. A page counts as lost only if the file has at least so many bytes other
+# than 0 for it.
 _MAX_CHECKED = 1 << 20
 _MIN_NONZERO = 16
 
 
 def first_lost_page(target: Target, elf: ElfFile, bias: int, is_program: bool) -> int | None:
-    """Return the address of a page that reads as zeros although the module's file has other initial values for it, None
-    without such a page.
+    """Return the address of a page of the module's variables that is lost, None without such a page.
+
+    A lost page reads as zeros although the module's file has other initial values for it. In the program only pages
+    that are read-only after relocation are examined.
     """
     size = page_size(target)
     for segment in elf.segments:
@@ -32,8 +34,10 @@ def first_lost_page(target: Target, elf: ElfFile, bias: int, is_program: bool) -
 
 
 def is_lost_page(target: Target, elf: ElfFile, bias: int, address: int) -> bool:
-    """Return whether the page at the target's *address* reads as zeros although the module's file has other initial
-    values. A program might have set the whole page to zero, but that is rare.
+    """Return whether the page of the module's variables at the target's *address* is lost.
+
+    A lost page reads as zeros although the module's file has other initial values for it. A program might have set the
+    whole page to zero, but that is rare.
     """
     link, size = address - bias, page_size(target)
     for segment in elf.segments:
@@ -54,4 +58,4 @@ def _reads_as_zeros(
     try:
         return not any(target.read(bias + low, high - low))
     except MemoryFault:
-        return False  # an unreadable page is no lost page of zeros
+        return False  # an unreadable page does not read as zeros

@@ -38,7 +38,8 @@ from ompd.debugger.targets.base import Target, page_size
 from ompd.errors import BadFile, CorruptState, MalformedFile, MemoryFault
 from ompd.safety.reading import PagedFile, open_paged
 
-# Large programs have thousands of modules. The loader maps a file once per namespace, at most 16 times (DL_NNS).
+# The most modules of a process, and the most of them with the same file. Large programs have thousands of modules. The
+# loader maps a file once per namespace, at most 16 times (DL_NNS).
 _MAX_MODULES, _MAX_OF_ONE_FILE = 1 << 14, 32
 _DELETED = " (deleted)"  # Linux appends this to the name of a mapped file that was deleted
 
@@ -58,7 +59,7 @@ _UNPROVEN = (
 
 
 class LoadedModule:
-    """One module: its record, and its file after the file was found and proven."""
+    """One module of the process. Its file is found and proven when it is first needed."""
 
     def __init__(
         self,
@@ -87,14 +88,15 @@ class LoadedModule:
         self._debug_files: dict[str, DebugFiles] = {}
         self._extracts: dict[int, bytes | None] = {}
         self.looked_up: set[str] = set()
-        """The facts that were looked up in its files: ``symbols``, ``lines``, ``unwind_table``, ``debug_elf``."""
+        """Which of the attributes ``symbols``, ``lines``, ``unwind_table`` and ``debug_elf`` were used so far."""
         self.image, self._page_size = MappedImage(target, mappings), page_size(target)
         self.name, self.start, self.end = self.image.name, self.image.start, self.image.end
 
     @cached_property
     def _opened(self) -> _Opened:
-        # The file that is proven to be this module's, or the reason why there is none. If the user named a file, no
-        # other file is tried. Otherwise the target's name for the file is tried, then the build-id.
+        # The file that is proven to be this module's, or the reason why there is none. If the user named a file, only
+        # that file is tried. Otherwise a snapshot's extract is, or the file with the target's name for it, and then the
+        # files with the module's build-id.
         if self._exe is not None:
             return self._open(self._exe)
         if self.is_extract:
@@ -152,7 +154,7 @@ class LoadedModule:
 
     @cached_property
     def is_extract(self) -> bool:
-        """Whether its file is an extract from a snapshot."""
+        """Whether :attr:`elf` is an extract of the module's file, which the target has because it is a snapshot."""
         return self._exe is None and self._extract(NT_OMPD_FILE) is not None
 
     def _extract(self, kind: int) -> bytes | None:
@@ -184,12 +186,13 @@ class LoadedModule:
         return _UNPROVEN
 
     def lost_data(self) -> int | None:
-        """Return the address of a lost page of variables, None without one; see :func:`first_lost_page`."""
+        """Return the address of a lost page of the module's variables, None without one. See :mod:`.lost`."""
         return None if self.elf is None else first_lost_page(self._target, self.elf, self.bias, self.is_program)
 
     def variable_ranges(self) -> tuple[tuple[int, int, int], ...]:
-        """Return three addresses of each writable segment: its start, the end of its part that the file has, and its
-        end. Empty without the module's file.
+        """Return three addresses of each writable segment: its start, the end of its part from the file, and its end.
+
+        Empty without the module's file.
         """
         segments = self.elf.segments if self.elf is not None else ()
         return tuple(
@@ -204,7 +207,7 @@ class LoadedModule:
 
     @property
     def damaged_bytes(self) -> int:
-        """Number of bytes that differ between target and file: few, or the file would not be proven."""
+        """The number of bytes that differ between target and file: few, or the file would not be proven."""
         return self._opened.proof.damaged_bytes
 
     @property
@@ -256,7 +259,8 @@ class LoadedModule:
 
     @cached_property
     def _minidebug_elf(self) -> ElfFile | None:
-        # The functions that a stripped module still names (Fedora's .gnu_debugdata).
+        # A small file in the module with the symbols of its functions, which Fedora adds (.gnu_debugdata). None without
+        # it.
         if self.elf is None or self.elf.section(".gnu_debugdata") is None:
             return None
         from ompd.binary.elf.symbols import open_minidebuginfo
@@ -269,7 +273,7 @@ class LoadedModule:
         self.looked_up.add("symbols")
         if self.elf is None:
             return None
-        # A debug file adds nothing to a module with .symtab, and reading one costs a checksum.
+        # A module with .symtab has all symbols itself. Then the debug file is not opened, which would cost a checksum.
         others = None if self.elf.section(".symtab") else lambda: self.debug_elf or self._minidebug_elf
         return SymbolTable(self.elf, others, self._kept)
 
@@ -278,7 +282,7 @@ class LoadedModule:
 
     @cached_property
     def lines(self) -> KeptPlaces | None:
-        """Lines and functions by the debug information of module or debug file, None without any."""
+        """The lines and functions that the module's or the debug file's debug information has, None without any."""
         self.looked_up.add("lines")
         elf = self.elf
         if elf is None or elf.section(".debug_line") is None:
@@ -292,7 +296,7 @@ class LoadedModule:
 
     @cached_property
     def types_elf(self) -> ElfFile | None:
-        """The file with debug information of types: the module or its debug file, None without any."""
+        """The file with debug information of types: the module's own or its debug file, None if neither has any."""
         # Finding a debug file may cost its checksum, so the module's own sections are tried first.
         if self.elf is not None and self.elf.section(".debug_info") is not None:
             return self.elf
@@ -302,13 +306,13 @@ class LoadedModule:
 
     @cached_property
     def layouts(self) -> KeptLayouts:
-        """The kept layouts of structures in this file."""
+        """The layouts of structures that were kept for :attr:`types_elf`."""
         layouts = KeptLayouts(self._kept(self.types_elf) if self.types_elf is not None else None)
         self._at_close.append(layouts.save)
         return layouts
 
     def debug_files(self, elf: ElfFile) -> DebugFiles:
-        """Return the debug information of a file of the module, shared by lines and types."""
+        """Return the debug information in *elf*, a file of the module. Lines and types share the returned object."""
         if elf.name not in self._debug_files:
             self._debug_files[elf.name] = DebugFiles(elf, self.companions)
         return self._debug_files[elf.name]
@@ -325,14 +329,14 @@ class LoadedModule:
 
     @cached_property
     def unwind_table(self) -> UnwindTable | None:
-        """The module's unwind table, None without its file or without one in it."""
+        """The unwind table in the module's file, None without the file or the table."""
         self.looked_up.add("unwind_table")
         elf = self.elf
         return UnwindTable.from_elf(elf) if elf is not None else None
 
     @cached_property
     def debug_frame(self) -> UnwindTable | None:
-        """The unwind table in the debug information of module or debug file, None without one."""
+        """The unwind table for debuggers (``.debug_frame``) of the module or its debug file, None without one."""
         for elf in (self.elf, self.debug_elf):
             try:
                 table = UnwindTable.from_debug_frame(elf) if elf is not None else None
@@ -361,14 +365,19 @@ class LoadedModule:
         return row
 
     def close(self) -> None:
-        """Close the module's open files."""
-        # Caches derived from the files are saved before the files are closed.
+        """Close the module's open files, and save what is kept on disk about them."""
+        # In reverse order: what is kept about a file is saved before the file is closed.
         for close in reversed(self._at_close):
             close()
         self._at_close.clear()
 
     def read_file(self, address: int, size: int) -> bytes | None:
-        """Return *size* bytes of the module's file for the target's *address*, None if they are not available."""
+        """Return the *size* bytes of the module's file that are mapped at the target's *address*.
+
+        None if the file is unknown, unproven or an extract, or if it is not mapped at all of these addresses.
+
+        :raises MemoryFault: if the file can no longer be read
+        """
         if self.elf is None or self.is_extract or self.unproven is not None:
             return None
         for mapping in self.mappings:
@@ -378,7 +387,7 @@ class LoadedModule:
                     data = self.elf.data[offset : offset + size]
                 except MalformedFile as error:
                     raise MemoryFault(address, size, str(error)) from error
-                # The last page is filled with zeros behind the end of the file.
+                # The kernel fills the last page with zeros behind the end of the file.
                 return (
                     bytes(data) + bytes(size - len(data))
                     if offset + size <= -(-len(self.elf.data) // self._page_size) * self._page_size
@@ -388,13 +397,13 @@ class LoadedModule:
 
 
 def _groups(mappings: Sequence[FileMapping]) -> Iterator[list[FileMapping]]:
-    # A module's mappings are adjacent, and the first has the start of the file. A file that is mapped twice is two
-    # modules.
+    # Yield the mappings of each module. They follow each other, and the first one has the start of the file. A file
+    # that is mapped twice makes two modules.
     group: list[FileMapping] = []
     end = 0
     for mapping in mappings:
         if not end <= mapping.start < mapping.end:
-            continue  # a damaged list: no process has two mappings at one address
+            continue  # the list is damaged: no process has two mappings at one address
         end = mapping.end
         if group and (mapping.name != group[0].name or mapping.offset == 0):
             yield group
@@ -431,7 +440,7 @@ class ModuleList:
         for group in _groups(mappings):
             copies[group[0].name] += 1
             if copies[group[0].name] > _MAX_OF_ONE_FILE:
-                continue  # so many copies are data, even if they look like modules
+                continue  # a file with so many copies is data, even if it looks like a module
             if len(self._modules) == _MAX_MODULES:
                 raise CorruptState(group[0].start, f"the process has more than {_MAX_MODULES} modules")
             program = group[0].start <= program_headers < group[-1].end
@@ -451,8 +460,9 @@ class ModuleList:
         return next((module for module in self._modules if module.is_program), None)
 
     def function_extent(self, address: int) -> tuple[int, int] | None:
-        """Return start and end of the function around *address*, or of a part of a function; None if no unwind data
-        covers it. Stripped modules have unwind data, too.
+        """Return the start and end of the function, or of the part of one, that contains *address*.
+
+        None if no unwind data covers the address. Stripped modules have unwind data, too.
         """
         module = self.at(address)
         try:
@@ -469,26 +479,25 @@ class ModuleList:
             module.close()
 
     def at(self, address: int) -> LoadedModule | None:
-        """Return the module with *address* in its mappings or between them, None if there is none."""
+        """Return the module that has *address* between its start and its end, None if there is none."""
         index = bisect_right(self._starts, address) - 1
         if index < 0:
             return None
         module = self._modules[index]
-        # The module's exact end needs its file, which must be proven first. So it is computed only for an address
-        # behind the last mapping.
+        # Only the module's file, which must be proven first, shows where its zeroed data end. So this is looked up only
+        # for an address behind the last mapping.
         return module if address < module.end or address < _end(module) else None
 
 
 def _end(module: LoadedModule) -> int:
-    # The end of the module, with the zeroed data behind its last page of file. No mapping of the file covers these
-    # data.
+    # The end of the module with its zeroed data, which may be behind the mappings of the file.
     segments = module.elf.segments if module.elf is not None else ()
     return max([module.end, *(module.bias + s.p_vaddr + s.p_memsz for s in segments if s.p_type == PT_LOAD)])
 
 
 def _is_module(module: LoadedModule) -> bool:
-    # Many mapped files hold no code (locale archives, data). ELF headers in memory or in the file show which ones are
-    # modules.
+    # Whether a mapped file is a module: many are not, such as locale archives and data. The ELF headers in memory or in
+    # the file show that.
     if module.image.headers is not None:
         return True
     try:
@@ -496,8 +505,8 @@ def _is_module(module: LoadedModule) -> bool:
     except MemoryFault:
         begin = b""
     if not any(begin):
-        # The page was omitted or lost. If the file was deleted, or is of another build, the name shows that it was a
-        # module.
+        # The page with the ELF header was omitted or lost. If the file was deleted or is of another build, its name
+        # may still show that a module was mapped.
         return module.elf is not None or module._is_elf_file or ".so" in module.name.rpartition("/")[2]
     if begin.startswith(ELF_MAGIC):
         return True

@@ -1,5 +1,6 @@
-"""The proof that a file here is the one that was mapped in the target: by build-id, or by all read-only pages that the
-target holds.
+"""The proof that a file on this machine is the one that was mapped in the target.
+
+Their build-ids agree, or, without one, all read-only pages that the target holds.
 """
 
 from __future__ import annotations
@@ -20,18 +21,19 @@ from ompd.safety import limits
 _ANOTHER = "is another build than the one that ran"
 _MAX_HEADERS = 64 * 1024
 _MAX_NOTES = 64 * 1024
-_MANY_PAGES = 16  # are compared at once
-# A bad disk or cable changes a few bytes of a module in a core. Other builds differ in most pages, in most bytes of a
-# page, and in all bytes of the build-id.
+_MANY_PAGES = 16  # pages that are read at once
+# How many bytes may differ in a file that still counts as the mapped one: so many, or one of so many. A bad disk or
+# cable changes a few bytes of a module in a core. Another build differs in most pages, in most bytes of a page, and in
+# all bytes of the build-id.
 _MAX_DAMAGED = 2
 _DAMAGE_RATIO = 400
 
 
 class Proof(NamedTuple):
-    """Result of the comparison of a file with the target's memory.
+    """The result of the comparison of a file with the target's memory.
 
-    ``fault`` is the reason why it is not the mapped file, None without one. ``has_evidence``: whether there was
-    anything to compare. ``damaged_bytes`` is the number of bytes that differ.
+    ``fault`` is the reason why the file is not the mapped one, None without a reason. ``has_evidence`` is whether the
+    target had anything to compare. ``damaged_bytes`` is the number of bytes that differ, 0 with a fault.
     """
 
     fault: str | None
@@ -40,7 +42,10 @@ class Proof(NamedTuple):
 
 
 class MappedImage:
-    """A module in the target's memory, with adjacent *mappings*."""
+    """A module in the target's memory.
+
+    :param mappings: the mappings of the module's file, by address
+    """
 
     def __init__(self, target: Target, mappings: Sequence[FileMapping]) -> None:
         self._target = target
@@ -52,7 +57,7 @@ class MappedImage:
 
     @cached_property
     def headers(self) -> tuple[Header, tuple[Segment, ...]] | None:
-        """The headers in the target's memory, None if it does not hold them."""
+        """The ELF header and the program headers in the target's memory, None if it does not hold them."""
         try:
             header = parse_header(self._target.read(self.start, 64), self.name)
             size = min(header.e_phnum * header.e_phentsize, _MAX_HEADERS)
@@ -116,14 +121,14 @@ class MappedImage:
         return Proof(None, True, different + found)
 
     def _held_pages(self, elf: ElfFile, bias: int) -> Iterator[tuple[int, bytes]]:
-        # Yields the read-only pages that the target holds, with their offsets in the file.
+        # Yields the module's read-only pages that the target holds, each after its offset in the file.
         left, size = limits.pages(elf.disk_size), self._page_size
         many = _MANY_PAGES * size
         for segment in elf.segments:
             if segment.p_type != gabi.PT_LOAD or segment.p_flags & gabi.PF_W:
                 continue
             compared = min(segment.p_filesz, left)
-            left -= compared  # bounds overlapping segments, and segments in holes of the file
+            left -= compared  # in a crafted file, segments may overlap, or be in holes of the file
             end = min(-(-compared // size) * size, segment.p_filesz)
             for start in range(0, end, many):
                 for offset, page in self._pages_read(bias + segment.p_vaddr, start, min(start + many, end)):
@@ -132,7 +137,8 @@ class MappedImage:
                         yield segment.p_offset + offset, page
 
     def _pages_read(self, address: int, start: int, end: int) -> Iterator[tuple[int, bytes]]:
-        # Yields the pages of a part of a segment. They are read at once if the target has all of them.
+        # Yields the pages of a part of a segment that the target holds, each after its offset in the segment. If the
+        # target has all of them, they are read at once.
         try:
             whole = self._target.read(address + start, end - start)
         except MemoryFault:
@@ -148,9 +154,9 @@ class MappedImage:
                 continue
 
     def _dynamic_difference(self, elf: ElfFile, bias: int, *, has_pages: bool) -> int | None:
-        # Returns the number of differences in the dynamic section, None if it is missing. A whole core has the section,
-        # because the loader writes relocated addresses to it. The section has sizes and addresses of all linked tables,
-        # so it hardly ever agrees in two builds.
+        # Returns the number of differences in the dynamic section, None if the file or the target lacks it. Every core
+        # that is whole has the section, because the loader writes relocated addresses to it. It has the sizes and
+        # addresses of all linked tables, so those of two builds hardly ever agree.
         segment = next((s for s in elf.segments if s.p_type == gabi.PT_DYNAMIC), None)
         if segment is None or segment.p_filesz > _MAX_HEADERS:
             return None
@@ -178,7 +184,12 @@ class MappedImage:
         return different
 
     def implausibility(self, elf: ElfFile, loss: Loss) -> str | None:
-        """Return why *elf* cannot be the mapped file, None if it might be. For targets without any proof."""
+        """Return why *elf* cannot be the mapped file, None if it might be.
+
+        This is for targets that have lost everything that could prove it.
+
+        :param loss: what the target has lost
+        """
         try:
             written = os.stat(elf.name).st_mtime  # noqa: PTH116  the hot path knows no pathlib
         except OSError as error:
@@ -213,7 +224,8 @@ def _differ_in_bytes(one: int, other: int, size: int) -> int:
 
 
 def _is_damage(held: bytes, ours: bytes) -> bool:
-    # Return whether the difference is damage to the target. Another build would differ in more bytes.
+    # Return whether the bytes in the target differ from those in the file by damage only, if at all. Those of another
+    # build would differ in more bytes.
     count = _count_different(held, ours)
     return count <= _MAX_DAMAGED or count * _DAMAGE_RATIO <= len(held)
 
@@ -230,6 +242,6 @@ def bias_of(start: int, e_type: int, segments: Sequence[Segment]) -> int:
     """
     if e_type == gabi.ET_EXEC:
         return 0
-    # A module's first mapping begins at the start of its file. The first segment gives the link-time address of that.
+    # A module's first mapping begins with the start of its file. The first segment shows the link-time address of that.
     first = next((s for s in segments if s.p_type == gabi.PT_LOAD), None)
     return start if first is None else start - (first.p_vaddr - first.p_offset)

@@ -12,7 +12,7 @@ from ompd.contract.process import Module
 from ompd.debugger.targets.base import Target
 from ompd.errors import MalformedFile, MemoryFault
 
-# The vDSO has two pages today. No target knows the size of the kernel's mapping.
+# The assumed size of the vDSO's mapping, which no target knows: today it has two pages. The most bytes of its image.
 _SIZE = 0x4000
 _MAX_SIZE = 0x10000
 
@@ -21,7 +21,7 @@ class Vdso:
     """The vDSO of one process.
 
     :param start: the start of the image (AT_SYSINFO_EHDR)
-    :param entry: the address of its code for system calls (AT_SYSINFO), None if system calls do not use it
+    :param entry: the address of the vDSO's code for system calls (AT_SYSINFO), None if system calls do not use the vDSO
     """
 
     def __init__(self, target: Target, start: int, entry: int | None = None) -> None:
@@ -31,7 +31,7 @@ class Vdso:
 
     @cached_property
     def _elf(self) -> ElfFile | None:
-        # None if the target does not hold the image, or has other bytes there.
+        # The image, None if the target does not hold it, or has other bytes there.
         try:
             header = parse_header(self._target.read(self.start, 64), "[vdso]")
             size = header.e_phnum * header.e_phentsize
@@ -58,7 +58,7 @@ class Vdso:
 
     @cached_property
     def unwind_table(self) -> UnwindTable | None:
-        """The unwind table, None without the image."""
+        """The unwind table in the image, None without the image."""
         return UnwindTable.from_elf(self._elf) if self._elf is not None else None
 
     def row(self, pc: int) -> Row | None:
@@ -69,8 +69,8 @@ class Vdso:
         return self.unwind_table.row(pc) if self.unwind_table is not None else self._known_row(pc)
 
     def _known_row(self, pc: int) -> Row | None:
-        # The vDSO is at the end of a core, so a truncated core has lost it. Stacks of sleeping threads need its unwind
-        # data. If a thread is at the address of the entry, the code there is known: the code for system calls.
+        # The row for a pc in the code for system calls, which is known even without the image; None for another pc. A
+        # truncated core has lost the image, which is at the core's end, but stacks of sleeping threads need this row.
         architecture, entry = self._target.architecture, self._entry
         known = architecture.kernel_entry
         if known is None or entry is None or pc + self.bias != entry + known.within:
@@ -82,15 +82,15 @@ class Vdso:
         return Row(pc, pc + 1, cfa, rules, start, pc + 1, False, architecture.return_address)
 
     def is_known(self, address: int) -> bool:
-        """Return whether the code at *address* of the vDSO is known.
+        """Return whether it is known what code is at *address* of the vDSO.
 
-        If system calls and returns from handlers use the vDSO, its code is unknown without the image: a frame that
-        looks like a call there may be a signal.
+        Without the image, code other than that for system calls is unknown if the processor has such code in the vDSO.
+        Then returns from signal handlers are there, too: a frame that looks like a call may be a signal.
         """
         return self._elf is not None or self._entry is None or self._known_row(address - self.bias) is not None
 
     def symbol_at(self, address: int) -> Symbol | None:
-        """Return the function at *address* with its address in the target, None if unknown."""
+        """Return the symbol of the function at *address*, with its address in the target; None if unknown."""
         try:
             symbol = SymbolTable(self._elf).at(address - self.bias) if self._elf is not None else None
         except MalformedFile:

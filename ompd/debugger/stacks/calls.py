@@ -1,8 +1,8 @@
-"""Callers and called functions, by the machine code of calls and by their debug information.
+"""Finds which functions code calls and passes, by the machine code of calls and by their debug information.
 
-Compilers give the outlined functions of different constructs similar names. But code passes each of them to the
-runtime's routine that begins its construct. A function may end with a jump to another function, whose frame then
-replaces its own.
+The name of an outlined function does not show its construct. But code passes the function to the runtime's routine that
+begins the construct. A function may end with a jump to another function, whose frame then replaces its own: a tail
+call.
 """
 
 from __future__ import annotations
@@ -25,18 +25,19 @@ from ompd.isa.architecture import Architecture, CallPatterns
 if TYPE_CHECKING:
     from ompd.debugger.stacks.tail_calls import DescribedCalls
 
-# Limit for the pieces, copies and outlined functions of one source function.
+# The most pieces, copies and outlined functions of one source function that are searched, and bytes of their code.
 _MAX_FUNCTIONS = 1 << 10
 _MAX_CODE = 1 << 20
-# Limit for the bytes of code between taking a function's address and the call: other arguments are computed there.
+# The most bytes of code between the instruction that takes a function's address and the call that passes the address.
+# Other arguments are computed there.
 _MAX_BETWEEN = 128
-# Functions that end with a jump are short, and so are chains of jumps. The last limit is for the functions of one
-# query.
+# The most bytes of a function whose jumps are searched, jumps of a chain, and functions of one query. Functions that
+# end with a jump are short, and so are chains of jumps.
 _MAX_FUNCTION, _MAX_CHAIN, _MAX_LOOKED_AT = 1 << 16, 8, 1 << 8
 
 
 class Calls:
-    """The calls in one process's code. Unknown results are None or empty."""
+    """The calls in one process's code. Its methods return None or an empty sequence for what is unknown."""
 
     def __init__(
         self,
@@ -85,7 +86,10 @@ class Calls:
         return None
 
     def function_named(self, pc: int) -> int | None:
-        """Return the start of the function that the instruction before *pc* calls, by the code or debug information."""
+        """Return the start of the function that the instruction before *pc* calls, None if unknown.
+
+        The code shows it, or else debug information does.
+        """
         target = self.target(pc)
         if target is None:
             described = self.described.calls_of(pc - 1) or ()
@@ -111,7 +115,7 @@ class Calls:
         return read_pointer(self._memory, word) if word is not None else None
 
     def _target(self, call: re.Match[bytes], start: int, patterns: CallPatterns) -> int | None:
-        # Returns the routine that a call or jump reaches, directly or by a linkage table.
+        # Returns the address of the routine that a call or jump reaches, directly or by a linkage table.
         target = self._address_in(call, start, patterns)
         try:
             if target is not None and call["through"] is None:
@@ -131,7 +135,7 @@ class Calls:
         return address & self._mask if address is not None else None
 
     def _linkage_table(self, address: int) -> int | None:
-        # The table that the module around an address shares with the loader, None without one.
+        # The address of the table that the module with *address* shares with the loader (DT_PLTGOT), None without one.
         loaded = self._modules.at(address)
         if loaded is None or loaded.elf is None:
             return None
@@ -145,7 +149,7 @@ class Calls:
     # Linkage tables
 
     def is_linkage(self, address: int) -> bool:
-        """Return whether *address* is in an entry of a linkage table: by its code, because these have no symbols."""
+        """Return whether *address* is in an entry of a linkage table: the code is an entry's, and has no symbol."""
         return self.is_stub(address) and self._places.symbol_at(address) is None
 
     def is_stub(self, address: int) -> bool:
@@ -181,14 +185,15 @@ class Calls:
         direct = self.is_direct(pc)
         if direct or self.target(pc) is not None:
             return False
-        # A call that is not relative is indirect. If the forms of calls are unknown, it counts as a call by a pointer.
-        # If they are known, it goes through a word that the code names.
+        # A call that is not relative is indirect. If this processor's forms of calls are known, the call is not by a
+        # pointer in a register, but through a word that the code names. Otherwise it counts as a call by a pointer.
         return True if direct is False and self._patterns is None else None
 
     def is_direct(self, pc: int) -> bool | None:
-        """Return whether the instruction before *pc* is a relative call, None if there is no call, or it is unreadable.
+        """Return whether the instruction before *pc* is a relative call.
 
-        The target must be in the same module, because the end of another instruction may look like a relative call.
+        None if no call is there, or if the code is unreadable. A relative call counts only if its target is in the same
+        module: the end of another instruction may look like a relative call.
         """
         architecture, module = self._architecture, self._modules.at(pc)
         try:
@@ -210,7 +215,8 @@ class Calls:
         return self._pointer_calls[pc]
 
     def _find_pointer_calls(self, pc: int) -> Iterator[re.Match[bytes]]:
-        # Yields all possible calls: the bytes before an address do not show where the last instruction begins.
+        # Yields each possible call by a pointer that ends at pc. There may be several, because the bytes before pc do
+        # not show where the last instruction begins.
         patterns = self._patterns
         named = self.target(pc)
         if patterns is None or (named is not None and self._modules.function_extent(named) is not None):
@@ -224,9 +230,9 @@ class Calls:
                 yield call
 
     def function_called(self, frame: Frame) -> int | None:
-        """Return the function that a caller's frame called by a pointer in a register, None if unknown.
+        """Return the function that *frame* called by a pointer in a register, None if unknown.
 
-        Only callee-saved registers still have the value that they had at the call.
+        It is known only if the register is callee-saved: others no longer have the value that they had at the call.
         """
         patterns, functions = self._patterns, set()
         if patterns is None:
@@ -242,7 +248,10 @@ class Calls:
     # Jumps at the end of functions
 
     def tail_calls(self, function: int, reached: int) -> Sequence[Sequence[TailCall]]:
-        """Return the chains of jumps from one function to another; empty if there are too many."""
+        """Return the chains of tail calls by which *function* may lead to the function *reached*.
+
+        Empty without any, or if too many functions would have to be looked at.
+        """
         ways: list[tuple[TailCall, ...]] = []
         looked_at = 0
         waiting: list[tuple[int, tuple[TailCall, ...]]] = [(function, ())]
@@ -259,7 +268,7 @@ class Calls:
         return tuple(ways)
 
     def _jumps(self, function: int) -> tuple[TailCall, ...]:
-        # The jumps of a function to entries of other functions.
+        # The jumps in a function to the entries of other functions.
         if function not in self._jumps_of:
             self._jumps_of[function] = tuple(self._find_jumps(function))
         return self._jumps_of[function]
@@ -283,10 +292,12 @@ class Calls:
     # Arguments
 
     def receivers(self, function: int, callers: str) -> Iterator[str]:
-        """Yield the names of the routines that are called after the address *function* was taken, the nearest first.
+        """Yield the names of the routines that may receive the address *function* as an argument.
 
-        :param callers: the linker's name of the function whose code is searched, together with its pieces and outlined
-            functions, whose names begin with its own
+        They are called shortly after code takes the address, the nearest first.
+
+        :param callers: the linker's name of the function whose code is searched. Its pieces and outlined functions are
+            searched, too; their names begin with this name and a dot
         """
         module = self._modules.at(function)
         if module is None or self._patterns is None or module.symbols is None:

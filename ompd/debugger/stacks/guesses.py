@@ -18,19 +18,23 @@ if TYPE_CHECKING:
     from ompd.debugger.regions import Regions
     from ompd.debugger.stacks.unwind import Unwinder
 
-# The most words above the stack pointer in one search for a return address. The most searches per stack, and in all.
+# The most words that one search for a return address reads above the stack pointer; the most searches in one stack, and
+# in all stacks together.
 _MAX_WORDS = 1024
 _MAX_SCANS, _MAX_ALL_SCANS = 64, 4096
 # Without symbols, a function is assumed to have this many bytes behind an address that is called.
 _MAX_FUNCTION_SIZE = 1 << 16
 _CODE_BYTES = 16
 _PAGE = 4096  # the pages of all processors are multiples of it
-# The number of further callers that must be plausible.
+# The number of further callers that must be plausible for a guess by unwind data.
 _DEPTH = 2
 
 
 class Guess(NamedTuple):
-    """The likely caller of a frame, and the CFA of the frame."""
+    """A guess of a frame's caller: ``pc`` and ``registers`` of the caller, and ``cfa`` of the frame itself.
+
+    ``how`` is the way of the guess, as in :data:`ompd.debugger.stacks.frames.How`.
+    """
 
     cfa: int
     pc: int
@@ -64,7 +68,7 @@ class Guesser:
         self._scans_left = min(_MAX_SCANS, self._all_scans_left)
 
     def caller(self, pc: int, registers: Mapping[int, int], *, is_exact: bool) -> Guess | str:
-        """Return the likely caller of the frame at *pc*, or the reason why there is none, as a sentence.
+        """Return the likely caller of the frame at *pc*, or as text why there is no guess.
 
         :param is_exact: whether the frame executes at *pc*; otherwise a call returns to *pc*
         """
@@ -85,8 +89,8 @@ class Guesser:
         self._scans_left -= 1
         self._all_scans_left -= 1
         limit = min(end, sp + _MAX_WORDS * self._size)
-        # In a function without a frame pointer, the register still belongs to the caller. A guess by it would skip the
-        # caller.
+        # The search for return addresses ends below the guess by the frame pointer. In a function without a frame
+        # pointer, that register still belongs to the caller, so a guess by it skips the caller.
         below = limit if by_frame_pointer is None else min(limit, by_frame_pointer.cfa)
         return (
             self._by_call(callee, registers, sp, below, end)
@@ -98,8 +102,8 @@ class Guesser:
     # Ways
 
     def _at_edge(self, pc: int, registers: Mapping[int, int], sp: int) -> Guess | None:
-        # At the entry or end of a function, and after a call to an address without code, only the stack pointer has
-        # changed.
+        # Guesses by the word at the stack pointer or near it. At the entry or end of a function, and after a call to an
+        # address without code, the call has changed nothing but the stack pointer.
         offset = self._edge(pc) if self._regions.is_code(pc) else 0
         if offset is None:
             return None
@@ -110,7 +114,8 @@ class Guesser:
         return self._guess(sp + offset + self._size, return_address, kept, "scan")
 
     def _edge(self, pc: int) -> int | None:
-        # Return the distance from stack pointer to return address, None if pc is not at the entry or end of a function.
+        # Return the distance from the stack pointer to the return address, None if pc is not at the entry or end of a
+        # function.
         code_before, code_behind = self._bytes_before(pc, _CODE_BYTES), self._bytes_at(pc, _CODE_BYTES)
         for before, behind, offset in self._edges:
             if behind.match(code_behind) and before.search(code_before):
@@ -144,7 +149,8 @@ class Guesser:
         return None
 
     def _scanned(self, address: int, word: int, registers: Mapping[int, int], end: int) -> Guess:
-        # The function pushed the caller's frame pointer first, or did not change the register.
+        # Guesses that the return address is *word*, at *address*. The function has pushed the caller's frame pointer
+        # right below it, or has not changed that register.
         pushed = self._word_at(address - self._size) if address - self._size >= registers[self._sp] else None
         kept = registers.get(self._fp)
         on_stack = (value for value in (pushed, kept) if value is not None and address < value < end)
@@ -182,7 +188,8 @@ class Guesser:
         return True
 
     def _has_saved_registers(self, pc: int, sp: int) -> bool:
-        # Return whether the kernel saved registers there. Otherwise the address is mere data on the stack.
+        # Return whether the kernel has saved plausible registers for the return from a handler at pc. If not, the word
+        # pc on the stack is mere data.
         saved = self._unwinder.signals.interrupted_registers(pc, sp)
         if saved is None:
             return False
@@ -190,8 +197,8 @@ class Guesser:
         return is_code and self._regions.end_of(saved[self._sp]) is not None
 
     def _return_addresses(self, start: int, end: int) -> Iterator[tuple[int, int]]:
-        # Yield the likely return addresses of a part of the stack, each as its place and its value. The results for the
-        # last part are kept, because several kinds of guesses search it, and threads of a damaged core share one.
+        # Yield the likely return addresses in a part of the stack, each as its place and its value. The results for the
+        # last part are kept: several kinds of guesses search it, and in a damaged core several threads may share it.
         if self._searched != (start, end):
             self._searched, self._likely = (start, end), []
             self._rest = (pair for pair in self._words(start, end) if pair[1] and self._is_return(pair[1]))
@@ -226,8 +233,8 @@ class Guesser:
         return self._starts[pc]
 
     def _return_of(self, address: int) -> tuple[bool, int | None]:
-        # Return whether address may be a return address, and the target of the call before it, None for an indirect
-        # call.
+        # Return whether *address* may be a return address, and the target of the call before it. The target is None for
+        # an indirect call, and without a call.
         if address not in self._returns:
             self._returns[address] = self._look_before(address)
         return self._returns[address]
@@ -237,14 +244,14 @@ class Guesser:
             return False, None
         call = self._architecture.call_pattern.search(self._bytes_before(address, self._architecture.max_call_size))
         if call is None:
-            # A handler returns to code that did not call it.
+            # A signal handler returns to the code that returns from handlers, which has not called it.
             return self._unwinder.signals.is_return(address), None
         return True, self._architecture.call_target(call, address)
 
     # Memory
 
     def _bytes_at(self, address: int, size: int) -> bytes:
-        # Return up to *size* bytes, perhaps only those up to the end of a page.
+        # Return *size* bytes at *address*, or only those up to the end of the page if the next page cannot be read.
         for count in (size, min(size, -address % _PAGE)):
             try:
                 return self._memory.read(address & self._mask, count)

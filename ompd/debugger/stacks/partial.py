@@ -1,8 +1,8 @@
 """Stacks of threads that sleep and were not stopped.
 
 Their callee-saved registers are unknown, unless an inner frame has saved them. To follow most of these stacks, only the
-frame pointer is needed. It can also be computed, from the stack pointer and the size of the frame, which the function's
-instructions show. A computed frame pointer counts as read if the stack can then be followed to its end.
+frame pointer is needed. It can be computed from the stack pointer and the size of the frame, which the function's
+instructions show. If the stack can then be followed to its end, the computed frame pointer counts as if it was read.
 """
 
 from __future__ import annotations
@@ -19,11 +19,16 @@ from ompd.errors import MemoryFault, OmpdError
 from ompd.isa.architecture import Architecture
 from ompd.isa.processors import processor_of
 
-_MAX_CODE = 1 << 18  # of one function
+_MAX_CODE = 1 << 18  # bytes of one function
 
 
 class FrameRegisters(dict[int, int]):
-    """Registers of a frame, by DWARF number. Access to a register that only a stop reveals calls *on_want*."""
+    """Registers of a frame, by DWARF number.
+
+    :param values: the known registers
+    :param unknown: the registers that would be known if the thread was stopped
+    :param on_want: is called at each access to an unknown register
+    """
 
     def __init__(self, values: Mapping[int, int], unknown: frozenset[int], on_want: Callable[[], None]) -> None:
         super().__init__(values)
@@ -56,8 +61,9 @@ class PartialStacks:
         self._sizes: dict[int, int | None] = {}
 
     def follow(self, registers: PartialRegisters, *, guess: bool) -> tuple[tuple[Frame, ...], str | None]:
-        """Return the frames of the thread with *registers*, and the reason why its stack ends early, None if complete.
-        The frames' :class:`FrameRegisters` record access to an unknown register.
+        """Return the frames of the thread with *registers*, and why its stack ends early, None if it is complete.
+
+        Access to an unknown register of a frame is recorded by :meth:`PartialRegisters.want`.
         """
         walk = self._unwinder.unwind(registers, guess=guess)
         frames = tuple(walk)
@@ -76,8 +82,9 @@ class PartialStacks:
         return frame._replace(registers=FrameRegisters(frame.registers, unknown, on_want)) if unknown else frame
 
     def frame_pointer(self, registers: Mapping[str, int], last: Frame) -> int | None:
-        """Return the frame pointer of a thread, None if its stack's code and words do not prove it.
+        """Return the frame pointer of a thread, None if the code and the words on its stack do not prove it.
 
+        :param registers: the thread's known registers
         :param last: the frame whose caller could not be found
         """
         if last.cfa is not None or self._unwinder.fp in last.registers:
@@ -85,7 +92,7 @@ class PartialStacks:
         value = self._computed_frame_pointer(last)
         if value is None:
             return None
-        # No inner frame has saved the register, so the thread still has it.
+        # No inner frame has saved the frame pointer, so it is still in the thread's own register.
         walk = self._unwinder.unwind({**registers, self._architecture.fp: value})
         for _ in walk:
             pass
@@ -112,13 +119,15 @@ class PartialStacks:
         return int.from_bytes(self._memory.read(address, self._memory.pointer_size), self._memory.byte_order)
 
     def _size(self, frame: Frame, start: int, end: int, below_cfa: int) -> int | None:
-        # The frame's size at its pc, kept because all threads of a team are at the same few places.
+        # The distance from the stack pointer to the CFA at the frame's pc, None if unknown. It is kept, because all
+        # threads of a team are at the same few places.
         if frame.pc not in self._sizes:
             self._sizes[frame.pc] = self._size_by_code(frame.pc, start, end, below_cfa)
         return self._sizes[frame.pc]
 
     def _size_by_code(self, pc: int, start: int, end: int, below_cfa: int) -> int | None:
-        # A cold part of a function begins with the frame already set up, so its code does not show the frame's size.
+        # Only for a function's entry part: a cold part begins with the frame already set up, so its code does not show
+        # the frame's size.
         processor, entry = self._processor, self._unwinder.steps.at(start)
         if processor is None or entry is None or end - start > _MAX_CODE:
             return None
@@ -130,8 +139,8 @@ class PartialStacks:
             return None
 
     def _calls(self, address: int, function: int) -> bool:
-        # Return whether the function may return to *address*. The instruction before is a call of it, a call by a
-        # pointer or a call through a linkage table; or the kernel called a signal handler.
+        # Return whether *function* may return to *address*. The instruction before *address* must be a call of the
+        # function, by a pointer or through a linkage table. Or *address* is where signal handlers return to.
         if self._unwinder.signals.is_return(address):
             return True
         architecture = self._architecture

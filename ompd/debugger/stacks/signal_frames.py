@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class SignalFrames:
-    """The signal frames that the kernel pushes, in one process. Not every C library has unwind data for them."""
+    """Finds the signal frames that the kernel has pushed in one process: some C libraries lack unwind data for them."""
 
     def __init__(self, memory: TargetMemory, architecture: Architecture) -> None:
         self._memory, self._architecture = memory, architecture
@@ -46,8 +46,8 @@ class SignalFrames:
         return self._distance(pc) is not None
 
     def _distance(self, pc: int) -> int | None:
-        # The distance from the stack pointer to the saved registers; None if the code at pc does not return from a
-        # handler.
+        # The distance from the stack pointer to the registers that the kernel saved; None if the code at pc does not
+        # return from a handler.
         if pc not in self._distances:
             self._distances[pc] = self._find_distance(pc)
         return self._distances[pc]

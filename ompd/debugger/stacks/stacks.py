@@ -19,7 +19,7 @@ from ompd.isa.architecture import Architecture
 
 
 class Stacks:
-    """The native stacks. If requested, callers are guessed where unwind data ends.
+    """The native stacks of one process's threads, at one stop.
 
     :param steps: the unwind steps of an earlier stop of the same process, to which new ones are added
     """
@@ -44,7 +44,7 @@ class Stacks:
     def stack(self, thread: int, *, guess: bool = False) -> Stack:
         """Return the native stack of *thread*.
 
-        :param guess: guess callers if unwind data does not give them
+        :param guess: whether to guess callers if unwind data does not give them
         """
         stack = self._stacks.get((thread, guess))
         if stack is None:

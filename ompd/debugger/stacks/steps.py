@@ -1,4 +1,4 @@
-"""Unwind steps: rows of unwind data, prepared for fast unwinding of a frame."""
+"""Unwind steps: rows of unwind data, prepared so that frames are unwound fast."""
 
 from __future__ import annotations
 
@@ -16,14 +16,18 @@ if TYPE_CHECKING:
     from ompd.debugger.modules.modules import ModuleList
     from ompd.debugger.symbols import Symbols
 
-# If a frame saves more adjacent words, they are read one by one. No known processor does this.
+# The most adjacent words that are read at once. If a frame saves more, which no known processor does, they are read one
+# by one.
 _MAX_SPAN_WORDS = 32
 NOTHING = -1
 """Stands for no register, in place of a register's number."""
 
 
 class UnwindStep(NamedTuple):
-    """A row of unwind data at the target's addresses. Adjacent saved words are unpacked together."""
+    """A row of unwind data, prepared to undo a frame. ``function_start`` and ``function_end`` are target addresses.
+
+    The adjacent words in which the frame has saved registers, its span, are read and unpacked together.
+    """
 
     row: Row
     function_start: int
@@ -32,20 +36,22 @@ class UnwindStep(NamedTuple):
     cfa_offset: int
     span_offset: int  # from the CFA to the first saved word
     span: struct.Struct
-    columns: tuple[int, ...]  # the register of each word, or NOTHING
-    clears: tuple[int, ...]  # the registers without a value in the caller: NOTHING, the callee's own return address
-    rest: tuple[tuple[int, Rule], ...]  # rules of any other kind
-    ends: bool  # the return address is undefined: the outermost frame
+    columns: tuple[int, ...]  # the register that each word of the span has, or NOTHING
+    clears: tuple[
+        int, ...
+    ]  # what has no value in the caller: NOTHING, and a return address that is still in a register
+    rest: tuple[tuple[int, Rule], ...]  # the registers that are not in the span, each with its rule
+    ends: bool  # whether this is the outermost frame: its return address is undefined
 
 
 Steps = dict[int, "UnwindStep | str"]
-"""The unwind step at each address, or why there is none. They depend only on files, so every stop has the same."""
+"""The unwind step at each address, or why there is none. Steps depend only on files, so every stop has the same."""
 
 
 class StepTable:
-    """The unwind steps of one stopped process. ``known`` are the steps that were looked up.
+    """The unwind steps of one stopped process.
 
-    :param known: the steps of an earlier stop of the same process, to which new ones are added
+    :param known: the steps that were looked up at an earlier stop of the same process; new ones are added to it
     """
 
     def __init__(
@@ -88,8 +94,9 @@ class StepTable:
         return self._prepare(row, module.bias)
 
     def _step_at_landing_pad(self, address: int) -> UnwindStep | None:
-        # Unwind data of functions in assembly language may begin behind the landing pad. Such a step is not kept for
-        # other stops, because the instruction is read from the target, which may fail.
+        # The step for a landing pad, None for other code. In assembly language, a function's unwind data may begin
+        # behind the landing pad with which the function begins. Such a step is not kept for other stops: it depends on
+        # the target's memory, where the instruction must be read.
         pad = self._architecture.landing_pad
         try:
             behind = self._look_up(address + len(pad)) if pad else ""
@@ -118,7 +125,8 @@ class StepTable:
         return_rule = row.registers.get(row.return_register)
         return_kind = "same_value" if return_rule is None else return_rule.kind
         clears = {NOTHING} & set(columns)
-        # On processors with a link register, such as AArch64, a leaf function leaves the return address there.
+        # On a processor with a link register, such as AArch64, a leaf function leaves its return address there. It is
+        # not the caller's own return address.
         if return_kind == "same_value" and row.return_register == self._pc:
             clears.add(row.return_register)
         return UnwindStep(

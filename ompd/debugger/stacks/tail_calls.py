@@ -20,17 +20,20 @@ _MAX_CHAIN = 256
 
 
 class ChainLink(NamedTuple):
-    """A function that left the stack: its entry, and an address in the jump at its end, None for an uncertain jump."""
+    """A function that left the stack: its entry ``start``, and an address in the ``jump`` at its end.
+
+    ``jump`` is None if it is uncertain by which jump the function left.
+    """
 
     start: int
     jump: int | None
 
 
 class Chain(NamedTuple):
-    """The functions between a called function and the running one, innermost first.
+    """The functions that left the stack between a call and the running function, innermost first.
 
-    Unless it ``is_whole``, the chain has a gap after the first *inner* functions, because several ways are possible or
-    no way is described.
+    Unless the chain ``is_whole``, it has a gap after the first ``inner`` functions, because several ways are possible,
+    or because no way is described.
     """
 
     links: tuple[ChainLink, ...]
@@ -47,12 +50,16 @@ class DescribedCalls:
         self._chains: dict[tuple[int, int], Chain] = {}
 
     def calls_of(self, address: int) -> Sequence[Call] | None:
-        """Return the calls of the function around *address*, with ``start`` if known; None without a description."""
+        """Return the calls and tail calls of the function that contains *address*.
+
+        ``start`` of each is None if the called function is unknown. Return None if debug information does not describe
+        the calls.
+        """
         loaded = self._modules.at(address)
         if loaded is None or loaded.lines is None:
             return None
         if loaded.record.is_system_library:
-            return ()  # such libraries do not jump to other files' code
+            return ()  # functions of system libraries do not end with jumps to other files' code
         link_address = address - loaded.bias
         try:
             if loaded.lines.function_entry(link_address) is None:
@@ -71,8 +78,8 @@ class DescribedCalls:
         ]
 
     def _start_of(self, loaded: LoadedModule, name: str | None) -> int | None:
-        # Return the start of the function that code of a module calls by a linker's name, in this module or another
-        # one.
+        # Return the start of the function with a linker's name that the module's code calls, in this module or another
+        # one. None if it is unknown, or if the module has several functions of that name.
         key = loaded.start, name or ""
         if name is not None and key not in self._starts:
             symbols = loaded.symbols.find_prefix(name) if loaded.symbols is not None else []
@@ -85,8 +92,10 @@ class DescribedCalls:
         return self._starts.get(key)
 
     def chain(self, called: int, runs: int) -> Chain:
-        """Return the functions that left the stack between two functions. The one at *called* is the outermost of the
-        chain, and the one at *runs* is not part of it. Both addresses are entries of functions.
+        """Return the chain of functions that left the stack by tail calls.
+
+        :param called: the entry of the function that was called, the outermost one of the chain
+        :param runs: the entry of the function that runs instead, which is no part of the chain
         """
         key = called, runs
         if key not in self._chains:
@@ -95,7 +104,7 @@ class DescribedCalls:
 
 
 def find_chain(calls: DescribedCalls, called: int, runs: int) -> Chain:
-    """Return the chain of functions between two functions; see :meth:`DescribedCalls.chain`."""
+    """Return the chain of functions that left the stack; see :meth:`DescribedCalls.chain`."""
     try:
         ways = _ways(calls, called, runs)
     except OmpdError:
@@ -111,13 +120,15 @@ def find_chain(calls: DescribedCalls, called: int, runs: int) -> Chain:
     links = first[::-1][:inner]
     if outer:
         return Chain((*links, *first[:outer][::-1]), inner, False)
-    # The call of the outermost function is certain, but its last jump is not.
+    # The called function certainly belongs to the chain, even if it is uncertain by which jump it left.
     has_outermost = bool(links) and links[-1].start == called
     return Chain(links if has_outermost else (*links, ChainLink(called, None)), inner, False)
 
 
 def _ways(calls: DescribedCalls, called: int, runs: int) -> list[tuple[ChainLink, ...]] | None:
-    # Return all ways, each with the outermost link first; None if nothing is certain. No way has the same jump twice.
+    # Return all ways from *called* to *runs* by tail calls, each with the outermost link first. No way has the same
+    # jump twice. None if there may be more ways: a jump's target or a function's jumps are unknown, or there are too
+    # many.
     ways: list[tuple[ChainLink, ...]] = []
     way: list[ChainLink] = []
     jumps = _jumps(calls, called)
@@ -154,7 +165,7 @@ def _ways(calls: DescribedCalls, called: int, runs: int) -> list[tuple[ChainLink
 
 
 def _jumps(calls: DescribedCalls, function: int) -> list[Call] | None:
-    # Return the tail calls of a function, None without a description: the function may then end with any jump.
+    # Return the tail calls of a function, None if debug information does not describe them.
     described = calls.calls_of(function)
     return None if described is None else [call for call in described if call.is_tail]
 

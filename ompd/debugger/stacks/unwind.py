@@ -25,8 +25,7 @@ if TYPE_CHECKING:
     from ompd.debugger.symbols import Symbols
 
 MAX_FRAMES = 100_000
-# Limit for the frames of all stacks together (some 200 MB). Once it is exceeded, stacks have only their innermost
-# frames.
+# The most frames of all stacks together (some 200 MB), and how many innermost frames each further stack still has.
 MAX_ALL_FRAMES, _FRAMES_OF_EACH = 1 << 18, 48
 # Stacks are read in aligned blocks of this many bytes, because one large read costs less than many small ones.
 _BLOCK_SIZE = 4096
@@ -34,7 +33,7 @@ _MAX_BLOCKS = 256
 
 
 class Unwinder:
-    """Undoes frames of one stopped process: its unwind steps, signal frames and stack memory.
+    """Follows the stacks of one stopped process, by unwind steps, signal frames and stack memory.
 
     :param known_steps: the steps of an earlier stop of the same process, to which new ones are added
     """
@@ -62,14 +61,15 @@ class Unwinder:
         self.frames_given = 0
 
     def unwind(self, registers: Mapping[str, int], *, guess: bool = False) -> StackWalk:
-        """Return the walk along the stack of a thread with *registers*, by the psABI's lower-case names.
+        """Return the walk along the stack of a thread.
 
-        It ends at a frame with an undefined or zero return address, or with the thread's creation. It also ends if
-        no unwind data covers the pc, if memory cannot be read, if a CFA is not beyond the inner frame's, and after
-        :data:`MAX_FRAMES`, or fewer if all stacks together have many. Nothing is raised for these.
+        The walk ends at a frame with an undefined or zero return address, or with the thread's creation. It ends early
+        if no unwind data covers the pc, if memory cannot be read, or if a CFA is not beyond the inner frame's. It also
+        ends after :data:`MAX_FRAMES`, or fewer if all stacks together have many. None of these raises an error.
 
-        :param guess: guess the caller if unwind data does not give it. All frames from there on are marked as guessed,
-            because a guess may be on another stack.
+        :param registers: the thread's registers, by the psABI's lower-case names
+        :param guess: whether to guess the caller if unwind data does not give it; all frames from there on are marked
+            as guessed, because a guess may be on another stack
         """
         return StackWalk(self, registers, self._guesser_of_new_stack() if guess else None)
 
@@ -82,9 +82,9 @@ class Unwinder:
         return self._guesser
 
     def caller_of(self, step: UnwindStep, sp: int, fp: int | None) -> tuple[int, int] | None:
-        """Return CFA and return address of a frame from its stack pointer and frame pointer only.
+        """Return the CFA and the return address of a frame, computed from its stack pointer and frame pointer only.
 
-        :returns: None if these two are not enough
+        :returns: None if these two registers are not enough
         """
         registers = {self.sp: sp} | ({} if fp is None else {self.fp: fp})
         try:
@@ -97,7 +97,7 @@ class Unwinder:
     def cfa(self, step: UnwindStep, registers: Mapping[int, int]) -> int:
         """Return the canonical frame address of a frame.
 
-        :raises Unavailable: if a register that it depends on is unknown
+        :raises Unavailable: if a register that the address depends on is unknown
         """
         if step.row.cfa.expression:
             return self._evaluate(step.row.cfa.expression, registers, ())
@@ -107,8 +107,9 @@ class Unwinder:
         return (base + step.cfa_offset) & self.mask
 
     def kept(self, step: UnwindStep, registers: dict[int, int]) -> dict[int, int]:
-        """Return those of *registers* that a function preserves for its caller. A signal frame preserves all registers,
-        because a signal may interrupt code that uses any of them.
+        """Return those of *registers* that a function preserves for its caller.
+
+        A signal frame preserves all registers, because a signal may interrupt code that uses any of them.
         """
         if step.row.is_signal_frame:
             return registers
@@ -152,7 +153,7 @@ class Unwinder:
         return step.span.unpack(self.memory.read(address, step.span.size))
 
     def _block(self, address: int) -> bytes | None:
-        # Return a whole block, None if the target lacks a part of it. Smaller reads may still succeed.
+        # Return the whole block at *address*, None if the target lacks a part of it. Then smaller reads may succeed.
         blocks = self._blocks
         if address not in blocks:
             if len(blocks) >= _MAX_BLOCKS:
@@ -166,14 +167,14 @@ class Unwinder:
     def zeroed_page(self, cfa: int) -> int | None:
         """Return the address of the page with a frame's return address if that page is all zeros, else None.
 
-        A stack page that a damaged core has lost reads as zeros.
+        Such a page may be lost: a page that a damaged core has lost reads as zeros.
         """
         page = (cfa - self.architecture.pointer_size) // _BLOCK_SIZE * _BLOCK_SIZE
         block = self._block(page)
         return page if block is not None and not any(block) else None
 
     def _apply(self, rule: Rule, registers: Mapping[int, int], cfa: int) -> int | None:
-        # Return the caller's value of one register, None if unknown.
+        # Return the value of one register in the frame's caller by its *rule*, None if unknown.
         if rule.kind == "offset":
             return self._word((cfa + rule.value) & self.mask)
         if rule.kind == "val_offset":
@@ -280,7 +281,7 @@ class StackWalk(Iterator[Frame]):
                 if not has_caller:
                     return
                 continue
-            if count >= _FRAMES_OF_EACH:  # a recursion has the same few addresses again and again
+            if count >= _FRAMES_OF_EACH:  # share equal numbers: a recursion has the same few addresses again and again
                 pc, lookup = addresses.setdefault(pc, pc), addresses.setdefault(lookup, lookup)
             is_signal_frame = step.row.is_signal_frame
             yield new(
@@ -303,7 +304,8 @@ class StackWalk(Iterator[Frame]):
         self.stopped = f"more than {MAX_FRAMES} frames"
 
     def _pass(self, step: UnwindStep, cfa: int) -> bool:
-        # Goes on to the caller. Returns False if there is none, or if it is unknown, with the reason in ``stopped``.
+        # Goes on to the caller. Returns False if there is no caller. Also returns False if the caller is unknown, and
+        # then sets ``stopped`` to the reason.
         unwinder, pc, registers = self._unwinder, self._pc, self._registers
         is_signal_frame = step.row.is_signal_frame
         # The stack of a signal handler may be at any address.
@@ -331,7 +333,8 @@ class StackWalk(Iterator[Frame]):
         return True
 
     def _pass_signal_frame(self) -> Frame | None:
-        # Returns the kernel's frame below a handler and goes on to the interrupted frame; None for any other frame.
+        # If the present frame is the kernel's below a handler, returns it and goes on to the interrupted frame. Returns
+        # None for any other frame.
         unwinder, pc, registers = self._unwinder, self._pc, self._registers
         saved = unwinder.signals.interrupted_registers(pc, registers[unwinder.sp])
         if saved is None:
@@ -372,14 +375,14 @@ class StackWalk(Iterator[Frame]):
         return frame, True
 
     def _clone_call_before(self, pc: int) -> int | None:
-        # Return the size of the system call right before pc if it may have created a thread; None for other code. C
-        # libraries have no unwind data for the code behind this call, because the new thread begins there.
+        # Return the size of the instruction right before pc if it is a system call that may create a thread; None for
+        # other code. Behind this call C libraries have no unwind data, because the new thread begins there.
         calls = self._unwinder.architecture.system_calls
         if calls is None or not any(self._unwinder.signals.ends_with(pc, code) for code in calls.clones):
             return None
         return len(calls.instruction)
 
     def _is_new_thread(self, registers: Mapping[int, int]) -> bool:
-        # The thread is behind that call, which returns 0 in the new thread.
+        # Whether the thread, whose pc is right behind such a call, is the new one: in it the call returns 0.
         calls = self._unwinder.architecture.system_calls
         return calls is not None and registers.get(calls.result) == 0

@@ -67,7 +67,7 @@ class Target(Protocol):
 
     @property
     def name(self) -> str:
-        """The user's name for it: the core's file name or a process id."""
+        """The target's name for users: the core's file name, or a process's number."""
 
     @property
     def architecture(self) -> Architecture:
@@ -95,13 +95,13 @@ class Target(Protocol):
 
     @property
     def loss(self) -> Loss | None:
-        """The missing parts, None if the target is whole. Missing parts prove nothing about the process."""
+        """The missing parts, None if the target is whole. That a part is missing proves nothing about the process."""
 
     def read(self, address: int, size: int) -> bytes:
         """Return exactly *size* bytes at *address*.
 
-        :raises PageOmitted: if some of them were mapped, and the target omits them
-        :raises MemoryFault: if some of them are not available
+        :raises PageOmitted: if some of these bytes were mapped, and the target omits them
+        :raises MemoryFault: if some of these bytes are not available for another reason
         """
 
     def check(self) -> None:
@@ -145,7 +145,7 @@ class Target(Protocol):
         """
 
     def noted_status(self, thread: int) -> StatusNote | None:
-        """Return the other contents of the ``NT_PRSTATUS`` note of *thread* in a core; None without such a note."""
+        """Return the processor time and the signal masks in *thread*'s ``NT_PRSTATUS`` note, None without that note."""
 
     def noted_process(self) -> ProcessNote | None:
         """Return the contents of a core's ``NT_PRPSINFO`` note, without the command; None without such a note."""

@@ -33,7 +33,7 @@ from ompd.isa.processors import ARCHITECTURES, MACHINE_NAMES
 from ompd.safety import limits
 from ompd.safety.reading import PagedFile, open_paged
 
-# The hint for a file that is no core.
+# The hint in the error for a file that is no core.
 _HOW_TO_GET_A_CORE = (
     "give an ELF core file: the kernel writes one when a program aborts (ulimit -c unlimited),"
     " gcore PID writes one of a running program"
@@ -151,7 +151,7 @@ class CoreTarget:
         self._mappings: list[FileMapping] = []
         self._auxv: dict[int, int] = {}
         self._extracts: dict[tuple[int, int], tuple[int, int]] = {}
-        # Overlapping notes would be read again and again.
+        # A budget for bytes of notes: a crafted core may have overlapping notes, which would be read again and again.
         left = limits.Budget(limits.FREE_BYTES + len(self.file), "its notes overlap")
         read = {notes.NT_PRSTATUS, notes.NT_PRPSINFO, notes.NT_SIGINFO, notes.NT_AUXV, notes.NT_FILE, descriptors}
         for segment in self._elf.segments:
@@ -254,8 +254,8 @@ class CoreTarget:
         return -1
 
     def _find_loss(self) -> Loss | None:
-        # Section headers are ignored. In gdb's cores they are useless. The kernel has at most one, for the number of
-        # segments, which was determined otherwise.
+        # The core is whole if the file reaches to the end of its segments. Section headers may be missing: in gdb's
+        # cores they are useless, and the kernel has at most one, for the number of segments, which is known by now.
         size, header = len(self.file), self._elf.header
         end = max((s.p_offset + s.p_filesz for s in _in_order(self._elf.segments)), default=0)
         if size >= end:
@@ -266,7 +266,7 @@ class CoreTarget:
             return Loss(text, True, not self._mappings, _time_written(self.name))
         count = 1 if header.e_phnum == gabi.PN_XNUM else header.e_shnum
         whole = max(end, header.e_shoff + count * header.e_shentsize)
-        # Rounded down, so that a core without its last byte does not show 100 %.
+        # The part of the core that is present is rounded down: a core without its last byte must not show 100 %.
         text = f"the core file is cut off: {size} of {whole} bytes present ({1000 * size // whole / 10:g} %)"
         if self._notes_are_cut:
             threads = len(self._prstatus)
@@ -389,7 +389,7 @@ class CoreTarget:
 
     @cached_property
     def _file_ends(self) -> tuple[list[int], list[int]]:
-        # The start addresses of mappings of files. For each of them, the largest end of all mappings up to it.
+        # The start addresses of the mappings of files; and for each, the largest end of this and the earlier mappings.
         ends = (mapping.end for mapping in self._mappings)
         return [mapping.start for mapping in self._mappings], list(accumulate(ends, max))
 
@@ -447,11 +447,15 @@ class CoreTarget:
         raise Unavailable("a core file does not say what only the running kernel knows")
 
     def noted_status(self, thread: int) -> StatusNote | None:
-        """Return the contents of the ``NT_PRSTATUS`` note, which gdb does not fill (:meth:`Target.noted_status`)."""
+        """Return what *thread*'s ``NT_PRSTATUS`` note has (:meth:`Target.noted_status`).
+
+        None if no thread's note has a processor time, as in gdb's cores: then gdb has not filled the notes.
+        """
         own = self._statuses.get(thread)
         if own is None or not any(status.time_ns for status in self._statuses.values()):
             return None
-        # The kernel's time for the first thread is that of all threads together. A snapshot has 0 in its place.
+        # In the kernel's cores, the first thread's note has the time of all threads together, so its own is unknown. A
+        # snapshot has 0 for an unknown time.
         is_time_unknown = thread == self.process_id and (not self._extracts or not own.time_ns)
         return own._replace(time_ns=None) if is_time_unknown else own
 

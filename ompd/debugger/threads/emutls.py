@@ -1,10 +1,10 @@
-"""Emulated thread-local storage: thread-local variables whose copies libgcc or compiler-rt keep under a POSIX thread
-key.
+"""Emulated thread-local variables: libgcc or compiler-rt keep the copies of such a variable under a POSIX thread key.
 
-For each variable the program has a control object ``__emutls_v.NAME``: size, alignment, a number from 1 on (0 until a
-thread uses the variable), initial value. Under one key, each thread keeps an array: its ``size``, then pointers to the
-thread's copies by number. In compiler-rt, and in libgcc since GCC 13, a count ``skip_destructor_rounds`` precedes
-``size``. If the key has no symbol, it is recognised by the values that threads keep under it.
+For each variable the program has a control object ``__emutls_v.NAME`` with the variable's size, alignment, number and
+initial value. Numbers begin at 1, and are 0 until a thread uses the variable. Under one key, each thread keeps an
+array: the number of pointers (``size``), then pointers to the thread's copies, in the order of the variables' numbers.
+In compiler-rt, and in libgcc since GCC 13, a count ``skip_destructor_rounds`` precedes ``size``. If the key has no
+symbol, it is recognised by the values that threads keep under it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,10 @@ _MAX_KEPT = 1 << 20
 
 
 class Control(NamedTuple):
-    """A variable's control object: size and alignment in bytes, and the number, 0 until a thread uses the variable."""
+    """A variable's control object, at ``address``: the variable's size and alignment in bytes, and its number.
+
+    ``number`` is 0 until a thread uses the variable.
+    """
 
     address: int
     size: int
@@ -56,7 +59,7 @@ class EmulatedTls:
     def control(self, address: int) -> Control:
         """Return the control object at *address*.
 
-        :raises CorruptState: if it cannot be one
+        :raises CorruptState: if no control object can be there
         """
         word = self._memory.pointer_size
         size, align, number = (read_unsigned(self._memory, address + index * word, word) for index in range(3))
@@ -65,7 +68,7 @@ class EmulatedTls:
         return Control(address, size, align, number)
 
     def address(self, control_address: int, thread: int) -> int | None:
-        """Return the address of *thread*'s copy of a variable, None if it has none yet.
+        """Return the address of *thread*'s copy of a variable, None if the thread has none yet.
 
         :param control_address: the address of the variable's control object
         :raises Unavailable: if no key, or more than one, may be the key of the copies
@@ -81,8 +84,8 @@ class EmulatedTls:
         return self._copy(array, control.number) if array is not None else None
 
     def _array(self, address: int) -> tuple[int, int]:
-        # Return the address and the number of the pointers in a thread's array. Arrays have room for some dozen
-        # pointers from the start, so a small first word is skip_destructor_rounds.
+        # Return the address of the pointers in a thread's array, and how many there are. From the start an array has
+        # room for some dozen pointers, so a small first word is not their number, but skip_destructor_rounds.
         word = self._memory.pointer_size
         first = read_unsigned(self._memory, address, word)
         if first > _MAX_ROUNDS:
@@ -129,7 +132,8 @@ class EmulatedTls:
         ]
 
     def _fits(self, key: int, control: Control) -> bool:
-        # Return whether each thread's value of the key is empty or a plausible array, and some thread has a copy.
+        # Return whether *key* may be that of the variable's copies. Then each thread's value of the key is null or the
+        # address of a plausible array, and some thread's array has a copy of the variable.
         has_copy = False
         for thread in self._threads.ids():
             try:
@@ -145,7 +149,7 @@ class EmulatedTls:
         return has_copy
 
     def _plausible_copy(self, array: int, control: Control) -> bool | None:
-        # Return whether the array has a copy of the variable; None if it cannot be such an array.
+        # Return whether the array at this address has a copy of the variable; None if no thread's array can be there.
         word = self._memory.pointer_size
         if array % word:
             return None

@@ -1,9 +1,9 @@
 """glibc's structures of threads, read by the descriptions that glibc publishes.
 
-For libthread_db, glibc has constants. ``_thread_db_T_m`` has three 32-bit words: the width in bits, the number of
-elements and the offset of member ``m`` of structure ``T``. ``_thread_db_sizeof_T`` is the size of ``T``. A stripped
-libc keeps them, because they are exported (nptl_db/structs.def). So every version with these constants can be read
-without libthread_db.
+These descriptions are constants, which glibc has for libthread_db (nptl_db/structs.def). ``_thread_db_T_m`` has three
+32-bit words: the width in bits, the number of elements and the offset of member ``m`` of structure ``T``.
+``_thread_db_sizeof_T`` is the size of ``T``. A stripped libc keeps the constants, because they are exported. So the
+structures of every glibc that has them can be read without libthread_db.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _MEMBERS = (
 )
 _SIZES = ("sizeof_pthread", "sizeof_pthread_key_data")
 _VARIABLES = ("__nptl_rtld_global", "__pthread_keys", "pthread_setcancelstate")
-# Before glibc 2.34, and in a program without shared libraries, these are not members of _rtld_global.
+# Variables that are not members of _rtld_global before glibc 2.34, and in a program without shared libraries.
 _LOADER_VARIABLES = ("_dl_stack_used", "stack_used", "_dl_stack_user", "__stack_user", "_dl_tls_dtv_slotinfo_list")
 _NAMES = (*(_PREFIX + name for name in (*_MEMBERS, *_SIZES)), *_VARIABLES)
 
@@ -54,8 +54,8 @@ class _Member(NamedTuple):
 class GlibcThreads:
     """glibc's structures in one process. Facts that are the same for all threads are read once.
 
-    Every method raises Unavailable if this libc does not publish the fact, and MemoryFault or CorruptState if its
-    memory is unreadable or contradicts itself.
+    Every method raises Unavailable if this glibc does not publish the fact, MemoryFault if memory with the fact cannot
+    be read, and CorruptState if glibc's structures contradict themselves.
     """
 
     def __init__(self, memory: Memory, symbols: SymbolSource, loader: Loader) -> None:
@@ -67,8 +67,8 @@ class GlibcThreads:
 
     @cached_property
     def _home(self) -> tuple[Module, Mapping[str, int]]:
-        # The module with the descriptions, and their addresses. Since glibc 2.34 it is libc, before that libpthread, or
-        # a program without shared libraries.
+        # The module with the descriptions, and the addresses of these symbols. Since glibc 2.34 the module is libc,
+        # before that libpthread, or a program without shared libraries.
         missing = ""
         candidates = [module for module in self._symbols.modules() if _rank(module) <= _PROGRAM]
         if sum(_rank(module) < _PROGRAM for module in candidates) > 1:
@@ -140,8 +140,8 @@ class GlibcThreads:
 
     @cached_property
     def _pthreads(self) -> dict[int, int]:
-        # Two rings of threads: on stacks that glibc allocated, and on stacks of the user, with the initial thread among
-        # them.
+        # glibc has two rings of threads: those on stacks that glibc allocated, and those on stacks of the user. The
+        # initial thread is in the latter.
         heads = (
             self._loader_variable("_dl_stack_used", "_dl_stack_used", "stack_used"),
             self._loader_variable("_dl_stack_user", "_dl_stack_user", "__stack_user"),
@@ -149,12 +149,12 @@ class GlibcThreads:
         nodes = (node for head in heads for node in self._ring(head))
         pthreads = (node - self.member("pthread_list").offset for node in nodes)
         threads = ((self._value("pthread_tid", pthread), pthread) for pthread in pthreads)
-        return {thread: pthread for thread, pthread in threads if thread}  # 0: ended, and not joined yet
+        return {thread: pthread for thread, pthread in threads if thread}  # 0: the thread has ended, and is not joined
 
     def native_id(self, pthread: int) -> int:
         """Return the operating system's identifier of the thread whose ``struct pthread`` is at *pthread*.
 
-        :raises CorruptState: if it is no possible identifier, because the thread has ended, or memory is lost
+        :raises CorruptState: if no possible identifier is there, because the thread has ended, or memory is lost
         """
         identifier = self._value("pthread_tid", pthread)
         if not 0 < identifier <= _MAX_THREADS:
@@ -162,8 +162,11 @@ class GlibcThreads:
         return identifier
 
     def cancelling(self, pthread: int) -> tuple[bool, bool]:
-        """Return whether the thread of *pthread* can be cancelled, and whether this can happen at any point
-        (asynchronously), not only at cancellation points.
+        """Return whether a thread can be cancelled, and whether that may happen asynchronously.
+
+        An asynchronous cancellation may happen at any point of the code, not only at cancellation points.
+
+        :param pthread: the address of the thread's ``struct pthread``
         """
         member = self.member("pthread_cancelhandling")
         code = self._memory.read(self._symbol("pthread_setcancelstate"), _SIZEOF_SETCANCELSTATE)
@@ -184,27 +187,31 @@ class GlibcThreads:
 
     @cached_property
     def sizeof_pthread(self) -> int:
-        """Size of ``struct pthread`` in bytes."""
+        """The size of ``struct pthread`` in bytes."""
         return self._size("sizeof_pthread")
 
     # Thread-local storage
 
     def tls_module(self, link_map: int) -> tuple[int, int]:
-        """Return ``l_tls_modid`` and ``l_tls_offset`` of a ``struct link_map``."""
+        """Return ``l_tls_modid`` and ``l_tls_offset`` of the ``struct link_map`` at an address."""
         return self._value("link_map_l_tls_modid", link_map), self._value("link_map_l_tls_offset", link_map)
 
     def dynamic_block(self, pthread: int, module_id: int, link_map: int) -> int | None:
-        """Return the address of a module's TLS block outside of static TLS, None if the thread has no block yet.
+        """Return the address of a thread's TLS block of a module that has no static block.
+
+        None if the thread has no block of the module yet.
 
         :param pthread: the address of the thread's ``struct pthread``
+        :param module_id: the module's ``l_tls_modid``
+        :param link_map: the address of the module's ``struct link_map``
         """
         if not module_id:
             raise CorruptState(link_map, "a module with a TLS segment has no number")
         generation = self._generation(module_id, link_map)
         vector = self._value("pthread_dtvp", pthread)
         first = self._address("dtv_dtv", vector)
-        # A thread's vector is updated when the thread uses a variable. Until then the module's entry may be missing, or
-        # belong to an unloaded module that had the same number before.
+        # A thread's vector is updated only when the thread uses a variable. If it is older than the module's number,
+        # the entry may be missing, or belong to an unloaded module that had the same number before.
         if self._value("dtv_t_counter", first) < generation:
             return None
         entry = self._address("dtv_dtv", vector, module_id)
@@ -213,7 +220,8 @@ class GlibcThreads:
         return block if block not in (0, unallocated) else None
 
     def _generation(self, module_id: int, link_map: int) -> int:
-        # The generation in which the module got its number, as in the threads' vectors.
+        # The generation in which the module got its number. A thread's vector has a generation, too, so that the two
+        # can be compared.
         chunk = self._word(self._loader_variable("_dl_tls_dtv_slotinfo_list", "_dl_tls_dtv_slotinfo_list"))
         index = module_id
         for _ in range(_MAX_LISTS):
@@ -232,8 +240,9 @@ class GlibcThreads:
     # POSIX thread keys
 
     def key_value(self, pthread: int, key: int) -> int | None:
-        """Return the value of *key* in the thread of *pthread*, None if it is unset or a null pointer.
+        """Return a thread's value of the POSIX thread key *key*, None if the value is unset or a null pointer.
 
+        :param pthread: the address of the thread's ``struct pthread``
         :raises BadInput: if the key was not created, or was deleted
         """
         keys = self.member("__pthread_keys")
@@ -247,7 +256,8 @@ class GlibcThreads:
         specific = self.member("pthread_specific")
         first, second = divmod(key, max(in_level, 1))
         pointer_size = self._memory.pointer_size
-        # The member is described as one element with all pointers (glibc 2.36), or as many elements.
+        # How many pointers the member has. Its description has one element with all pointers (glibc 2.36), or one
+        # element for each pointer.
         if first >= specific.bits * max(specific.elements, 1) // 8 // pointer_size:
             raise CorruptState(pthread, f"glibc describes no room for key {key}")
         level = self._word(pthread + specific.offset + first * pointer_size)
@@ -259,7 +269,10 @@ class GlibcThreads:
         return self._value("pthread_key_data_data", data) or None
 
     def read_keys(self, pthread: int) -> None:
-        """Read all that :meth:`key_value` needs for the thread of *pthread*, so that a target notes its pages."""
+        """Read all that :meth:`key_value` needs for a thread, so that the pages are noted for a snapshot.
+
+        :param pthread: the address of the thread's ``struct pthread``
+        """
         keys, specific = self.member("__pthread_keys"), self.member("pthread_specific")
         self._memory.read(self._symbol("__pthread_keys"), keys.elements * (keys.bits // 8))
         for member in ("pthread_key_struct_seq", "pthread_key_data_seq", "pthread_key_data_data"):

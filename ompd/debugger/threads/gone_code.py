@@ -16,13 +16,15 @@ if TYPE_CHECKING:
     from ompd.debugger.process import StoppedProcess
 
 _MAX_THREADS, _MAX_STACK, _MAX_FILE = 64, 1 << 14, 1 << 26
-# OpenMP runtimes, which are searched in each folder of a library of the process.
+# Files of OpenMP runtimes, which are looked for in each folder that has a module of the process.
 _RUNTIMES = ("libgomp.so.1", "libomp.so.5", "libomp.so", "libiomp5.so")
 
 
 class GoneCode(NamedTuple):
-    """The program counters of threads in system calls from unloaded code, by thread, and the file of the OpenMP runtime
-    to which the code belonged, None if it is unknown.
+    """The threads that sleep in a system call from unloaded code.
+
+    ``threads`` has their program counters, by thread. ``runtime`` is the file of the OpenMP runtime to which the code
+    belonged, None if that is unknown.
     """
 
     threads: dict[int, int]
@@ -36,8 +38,8 @@ def gone_code(process: StoppedProcess) -> GoneCode | None:
 
 
 def _asleep_without_code(process: StoppedProcess) -> dict[int, int]:
-    # The program counters by thread. A damaged core may have lost mappings of code that still exists, so the result is
-    # empty.
+    # The program counters of threads that sleep in unloaded code, by thread. For a damaged core the result is empty: it
+    # may have lost mappings of code that was still loaded.
     target = process.target
     calls, arguments = target.architecture.system_calls, target.architecture.kernel_arguments
     if target.kind not in ("live", "core") or target.loss is not None or calls is None or arguments is None:
@@ -46,7 +48,7 @@ def _asleep_without_code(process: StoppedProcess) -> dict[int, int]:
     for thread in process.threads.ids():
         registers = process.threads.registers(thread)
         pc, number = registers.get(target.architecture.pc, 0), registers.get(arguments.number)
-        is_in_call = number is not None and number < 1 << 31  # outside of calls it is -1
+        is_in_call = number is not None and number < 1 << 31  # outside of system calls the number is -1
         call = pc - len(calls.instruction)
         if is_in_call and pc and process.regions.end_of(call) is None and not process.regions.is_code(call):
             pcs[thread] = pc
@@ -54,7 +56,7 @@ def _asleep_without_code(process: StoppedProcess) -> dict[int, int]:
 
 
 def _is_mapped(process: StoppedProcess, pcs: dict[int, int]) -> bool:
-    # Return whether the code is mapped but unreadable, or the mappings are unknown.
+    # Return whether the code of any of the threads is still mapped, but unreadable. True if the mappings are unknown.
     if process.target.kind != "live":
         return False
     try:
@@ -65,7 +67,7 @@ def _is_mapped(process: StoppedProcess, pcs: dict[int, int]) -> bool:
 
 
 def _former_module(process: StoppedProcess, pcs: dict[int, int]) -> str | None:
-    # The first file of a runtime that fits the code and the stacks.
+    # The first runtime's file that fits the program counters and the stacks, None without one.
     words = [word for thread in sorted(pcs)[:_MAX_THREADS] for word in _stack_words(process, thread)]
     fitting = [name for name in _candidates(process) if _fits(process, name, set(pcs.values()), words)]
     return fitting[0] if fitting else None
@@ -91,8 +93,8 @@ def _stack_words(process: StoppedProcess, thread: int) -> Sequence[int]:
 
 
 def _fits(process: StoppedProcess, name: str, pcs: set[int], words: Sequence[int]) -> bool:
-    # Return whether the file fits at some load address: each program counter is behind one of the file's system calls,
-    # and some word on the stacks is a return address in the file.
+    # Return whether the file *name* fits at some load address. Then each program counter is behind one of the file's
+    # system calls, and some word on the stacks is a return address in the file.
     architecture = process.target.architecture
     try:
         path = Path(process.finder.resolve(name))

@@ -16,7 +16,7 @@ NO_REGISTERS = "the thread's registers are lost with the notes of the core file"
 
 
 class Threads:
-    """The target's threads. For a damaged target, these include the threads that only glibc's lists have."""
+    """The threads of the process. For a damaged target, threads that only glibc's lists have are among them."""
 
     def __init__(self, target: Target, glibc: GlibcThreads) -> None:
         self._target, self._glibc = target, glibc
@@ -58,7 +58,7 @@ class Threads:
     def registers(self, thread: int) -> Mapping[str, int]:
         """Return a thread's registers by the psABI's lower-case names, including the thread pointer.
 
-        :raises Unavailable: if the target has lost them
+        :raises Unavailable: if the target has lost the thread's registers
         """
         if thread in self._pthreads:
             raise Unavailable(NO_REGISTERS)
@@ -88,8 +88,8 @@ class Threads:
         return pthread_of(self.thread_pointer(thread), self._target.architecture, self._glibc)
 
     def _is_pointer_of(self, thread_pointer: int, thread: int) -> bool:
-        # Return whether the struct pthread there has the thread's number, True if this glibc does not describe the
-        # member.
+        # Return whether the struct pthread for this thread pointer has the thread's number. True if this glibc does not
+        # describe the member with the number.
         try:
             return self._glibc.native_id(pthread_of(thread_pointer, self._target.architecture, self._glibc)) == thread
         except Unavailable:
@@ -98,7 +98,7 @@ class Threads:
             return False
 
     def _listed_thread_pointer(self, thread: int) -> int:
-        # Not every debugger has this register; glibc's lists have all threads.
+        # The thread pointer by glibc's lists, which have all threads. Not every debugger has the register for it.
         try:
             pthread = self._glibc.pthreads().get(thread)
         except OmpdError:
@@ -119,9 +119,11 @@ class Threads:
         return {self.pthread_self(thread): thread for thread in self.ids()}
 
     def thread_for_id(self, kind: ThreadIdKind, identifier: int) -> int:
-        """Return the operating system's identifier of a thread (:meth:`Callbacks.thread_for_id`).
+        """Return the operating system's identifier of the thread with *identifier* (:meth:`Callbacks.thread_for_id`).
 
+        :param kind: the kind of *identifier*: an operating system's identifier, or the result of ``pthread_self()``
         :raises BadInput: if there is no such thread
+        :raises Unsupported: if *identifier* is of another kind
         """
         if kind == ThreadIdKind.LWP and identifier in self.ids():
             return identifier
@@ -134,7 +136,8 @@ class Threads:
         raise BadInput(f"no thread with {kind.name.lower()} id {identifier:#x} in the process")
 
     def _add(self, pthread: int) -> int:
-        # Add a thread that neither the target nor glibc's lists have, and return the native id in its struct pthread.
+        # Add the thread of *pthread*, which neither the target nor glibc's lists have. Return the native id that its
+        # struct pthread has.
         thread = self._glibc.native_id(pthread)
         if thread in self.ids():
             raise CorruptState(pthread, f"two threads have the identifier {thread}")

@@ -1,7 +1,7 @@
-"""The addresses of thread-local variables: in static TLS, and in blocks of modules loaded later.
+"""Finds the addresses of thread-local variables, in static TLS and in blocks of modules that were loaded later.
 
-The ELF ABI defines the place of the program's own block for every C library. The places of shared libraries' blocks are
-in structures of glibc's loader, which :mod:`ompd.debugger.threads.glibc` reads.
+The ELF ABI defines, for every C library, where the TLS block of the program itself is. Where the blocks of shared
+libraries are, structures of glibc's loader show, which :mod:`ompd.debugger.threads.glibc` reads.
 """
 
 from __future__ import annotations
@@ -30,14 +30,15 @@ _MAX_BLOCK = 1 << 24
 
 
 class _Block(NamedTuple):
-    # A module's TLS block: static, at a distance from the thread pointer, or dynamic, by the module's number.
+    # Where a module's TLS block is. A static block is at ``distance`` from the thread pointer. For a dynamic block
+    # ``distance`` is None, and the module's number shows the block in each thread.
     distance: int | None
     module_id: int
     link_map: int
 
 
 class ThreadLocalStorage:
-    """Thread-local variables of one process.
+    """The thread-local variables of one process.
 
     :param program: the program's own module, None if it is unknown
     """
@@ -100,8 +101,9 @@ class ThreadLocalStorage:
         return self._block_address(module, segment, name, thread), segment.p_memsz
 
     def read_blocks(self, modules: Iterable[LoadedModule], thread: int) -> None:
-        """Read *thread*'s TLS blocks and its ``struct pthread``, so that a target notes their pages. Memory faults are
-        ignored.
+        """Read *thread*'s TLS blocks and its ``struct pthread``, so that their pages are noted for a snapshot.
+
+        Memory that cannot be read is left out.
         """
         ranges = [(self._threads.pthread_self(thread), self._glibc.sizeof_pthread)]
         for module in modules:
@@ -136,12 +138,12 @@ class ThreadLocalStorage:
         """Return *thread*'s value of a POSIX thread key, None if it is unset.
 
         :raises BadInput: if the process has no such key
-        :raises Unavailable: if its C library does not publish the values
+        :raises Unavailable: if the process's C library does not publish the values
         """
         return self._glibc.key_value(self._threads.pthread_self(thread), key)
 
     def read_keys(self, thread: int) -> None:
-        """Read *thread*'s values of all POSIX thread keys, so that a target notes their pages."""
+        """Read *thread*'s values of all POSIX thread keys, so that their pages are noted for a snapshot."""
         self._glibc.read_keys(self._threads.pthread_self(thread))
 
     # Blocks
@@ -157,7 +159,8 @@ class ThreadLocalStorage:
             if distance is not None:
                 return _Block(distance, 0, 0)
             raise Unavailable(f"{name}: {error}", hint=error.hint) from error
-        # NO_TLS_OFFSET and FORCED_DYNAMIC_TLS_OFFSET are 0 and -1 in variant 2, otherwise -1 and -2.
+        # These values of l_tls_offset mean that the module has no static block: NO_TLS_OFFSET and
+        # FORCED_DYNAMIC_TLS_OFFSET. They are 0 and -1 in variant 2 of the TLS ABI, otherwise -1 and -2.
         mask = (1 << 8 * self._architecture.pointer_size) - 1
         is_dynamic = offset in (mask, mask - 1) or (offset == 0 and (self._architecture.tls_variant == 2))
         if is_dynamic:
@@ -165,10 +168,9 @@ class ThreadLocalStorage:
         return _Block(-offset if self._architecture.tls_variant == 2 else offset, module_id, link_map.address)
 
     def _relocated_distance(self, module: LoadedModule) -> int | None:
-        # Return the distance of the module's block from the thread pointer, as the loader stored it for the module's
-        # own code. None if the module has no code of the "initial-exec" model, which OpenMP runtimes use. This works
-        # with every C library. Relocations of named symbols are skipped, because they may refer to another module's
-        # variable.
+        # Return the distance of the module's block from the thread pointer, as every C library's loader stores it for
+        # code of the "initial-exec" model. OpenMP runtimes use this model. None if the module has no such code.
+        # Relocations of named symbols are skipped, because they may refer to another module's variable.
         elf = module.elf
         distances = set()
         for section in elf.sections if elf is not None else ():
@@ -210,7 +212,8 @@ def _tls_segment(module: LoadedModule) -> Segment | None:
 
 
 def _relocations(elf: ElfFile, section: Section) -> Iterator[tuple[int, int, int, int | None]]:
-    # The fields of ElfN_Rela: r_offset, number of the symbol, type, r_addend; ElfN_Rel has no addend.
+    # Yield the fields of each relocation: r_offset, the symbol's number, the type, and r_addend, which is None for
+    # ElfN_Rel.
     fields = ("QQ", "q") if elf.ident_class == 64 else ("II", "i")
     layout = struct.Struct(order_mark(elf.byte_order) + "".join(fields[: 1 + (section.sh_type == gabi.SHT_RELA)]))
     raw = elf.section_data(section)
@@ -220,7 +223,7 @@ def _relocations(elf: ElfFile, section: Section) -> Iterator[tuple[int, int, int
 
 
 def _addend_in_place(elf: ElfFile, address: int) -> int:
-    # The file's contents at the address that the loader relocates.
+    # The addend of an ElfN_Rel relocation: what the file has at the address that the loader relocates.
     offset = elf.file_offset(address, elf.pointer_size)
     if offset is None:
         raise MalformedFile(f"{elf.name}: a relocation of {address:#x}, which is not in it")
@@ -228,8 +231,9 @@ def _addend_in_place(elf: ElfFile, address: int) -> int:
 
 
 def _program_distance(segment: Segment, architecture: Architecture) -> int:
-    # The linker put this distance into the program's code, so the loader has no choice ("ELF Handling For Thread-Local
-    # Storage", 3.4.6; lld and glibc's _dl_determine_tlsoffset agree if p_vaddr is not aligned).
+    # The distance of the program's TLS block from the thread pointer. The linker has put it into the program's code, so
+    # every loader must keep to it ("ELF Handling For Thread-Local Storage", 3.4.6). If p_vaddr is not aligned, lld and
+    # glibc's _dl_determine_tlsoffset compute it like this.
     align = max(segment.p_align, 1)
     if architecture.tls_variant == 2:
         return -(segment.p_memsz + (-segment.p_vaddr - segment.p_memsz) % align)

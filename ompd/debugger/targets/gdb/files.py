@@ -1,4 +1,4 @@
-"""Finds files of a target in gdb by gdb's settings, and where gdb has found them. Such files are verified, too."""
+"""Finds files of a target in gdb by gdb's settings, and where gdb has found them. These files are verified, too."""
 
 from __future__ import annotations
 

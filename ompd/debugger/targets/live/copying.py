@@ -18,25 +18,26 @@ from ompd.isa.architecture import ThreadDescriptors
 if TYPE_CHECKING:
     from ompd.debugger.targets.live.live import LiveProcess
 
-# The most bytes of stacks to copy, from the stack pointers upwards. A stack is copied to its end if its share suffices.
-# The deepest stacks share the rest evenly, but get at least _LEAST_STACK each. The ends of these stacks are copied,
-# too. They have the outermost frames, which are far from the others if the program or the runtime has left space
-# between. Runtimes do so to spread stacks over cache lines.
+# The most bytes of all stacks to copy, from the stack pointers upwards. Each stack is copied to its end if its share
+# suffices. The deepest stacks share the rest evenly, but of each at least _LEAST_STACK bytes are copied, and its end.
+# The end has the outermost frames. They are far from the other frames if the program or the runtime has left space
+# between them, as runtimes do to spread stacks over cache lines.
 _ALL_STACKS, _LEAST_STACK = 8 << 20, 8 << 10
 _STACK_END = 2 * PAGE
 _DEEP_STACKS = 64 << 20  # in place of _ALL_STACKS, after an answer needed more of the stacks
 _SPARE = 16  # room for the stacks of threads that are created meanwhile
 _MAX_CAPTURE = 128 << 20
-# Pages that may be needed do not justify a much longer stop. These are the parts of the limit after which they are no
-# longer copied: before, and after, some of them were needed.
+# The parts of the stop's limit after which pages that may be needed are no longer copied, because they do not justify a
+# much longer stop: usually, and if some of these pages are likely needed.
 _NEARBY_PART, _LIKELY_PART = 0.2, 0.6
 _MADV_POPULATE_WRITE = 23  # Linux 5.14 and later
-# Maps up to this many bytes are read quickly. So they are read before the memory: without maps the copy is useless.
+# The most bytes of /proc/PID/maps that are read before the memory, because without maps the copy is useless. Longer
+# maps are read afterwards, because that takes long.
 _SHORT_MAPS = 64 << 10
 
 
 class UnknownMappings(BadProcess):
-    """The mappings have changed, and there was no time to read them during the stop."""
+    """The process has changed its mappings, and there was no time to read them during the stop."""
 
 
 class Copy:
@@ -67,7 +68,7 @@ class Copy:
         self._before = process.maps()
         self._memory = process.mappings(self._before)
         self._starts = [mapping.start for mapping in self._memory]
-        # Needed pages first, because the stop may end before all are copied.
+        # The needed pages are copied first, because the time of the stop may be over before all pages are copied.
         self._ranges, self._nearby = (list(_ranges(numbers, self._starts)) for numbers in (needed, possible))
         self._all_stacks = _DEEP_STACKS if deep else _ALL_STACKS
         of_stacks = self._all_stacks + (threads + _SPARE) * (max(_LEAST_STACK, PAGE) + _STACK_END)
@@ -102,8 +103,8 @@ class Copy:
             else:
                 other = 64 if arch.elf_class == 32 else 32
                 raise BadProcess(process.process_id, f"thread {thread} runs {other}-bit code, which is not supported")
-        # Read by the number of a stopped thread. The first thread may have ended, and then gives no access to the
-        # memory. A sleeping thread may wake up and end.
+        # The memory is read by the number of a stopped thread, if there is one. The first thread may have ended, and
+        # then gives no access to the memory. A sleeping thread may wake up and end.
         reader = next((thread for thread, raw in registers.items() if isinstance(raw, bytes)), process.reader)
         if len(self._before) <= _SHORT_MAPS:
             self._maps = process.maps_of(reader, stop)

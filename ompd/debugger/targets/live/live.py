@@ -138,7 +138,7 @@ class Sleepers:
         self.unstoppable: set[int] = set()
 
     def leave(self, thread: int) -> Asleep | None:
-        """Return how a thread sleeps if it is not to be stopped, None if it runs or has to be stopped."""
+        """Return how *thread* sleeps, None if it runs or is to be stopped."""
         asleep = self._process.asleep(thread)
         if asleep is None or (self._lacking is not None and thread not in self._lacking):
             return asleep

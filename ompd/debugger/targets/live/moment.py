@@ -13,11 +13,11 @@ from ompd.debugger.targets.live.process import PAGE, PAGE_BITS, RunningProcess
 from ompd.debugger.targets.live.tracer import Asleep
 from ompd.errors import BadInput, MemoryFault, StaleHandle, TargetGone, Unavailable
 
-# If the program has run on, it likely uses neighbours of the heap pages that were read before. These are the sizes of a
-# neighbourhood in pages, after no stop, one stop, and more stops have missed pages.
+# The numbers of pages around a missed page that the next stop copies, too, after no stop, one stop, and more stops have
+# missed pages. If the program has run on, it likely uses such neighbours of the pages that were read before.
 _BLOCKS = (8, 64, 512)
-# The most pages to copy as neighbours; more would take too long. After a stop that missed pages, whole mappings around
-# the pages are copied, the smallest first, within this limit.
+# The most neighbours of missed pages to copy; more would take too long. After a stop that missed pages, the mappings
+# with these pages are copied as a whole, the smallest first, within this limit.
 _MAX_EXPANDED = 8192
 _GROWS = 32  # pages that are copied behind the end of a mapping, because a heap may grow
 _MAX_READ = 128 << 20
@@ -27,17 +27,17 @@ _MAX_WANTED = 1 << 14  # files of /proc
 
 
 class Moment:
-    """A live process at one stop, or at a glance while it runs: a :class:`ompd.debugger.targets.base.Target`.
+    """A :class:`ompd.debugger.targets.base.Target`: the copy of a live process that a stop made, or a glance.
 
-    ``missed`` are the numbers of writable pages that were read but not copied. They were read while the process ran, so
-    an answer that depends on them is invalid. ``left_out`` counts the pages that the time limit of the stop left out.
-    ``lacking`` are threads whose missing registers an answer needs; ``unread`` are such threads that may not be
-    stopped.
+    A glance reads the process while it runs. ``missed`` are the numbers of writable pages that an answer has read, but
+    that were not copied. They were read while the process ran, so the answer is invalid. ``left_out`` is the number of
+    pages that were not copied because the time of the stop was over. ``lacking`` are the threads of which an answer
+    needs registers that are unknown. ``unread`` are those of them that may not be stopped, and are not in ``lacking``.
 
-    :param threads: the known registers of each thread, None for a running one
+    :param threads: the known registers of each thread, None for a running thread
     :param copied: the copied pages by their numbers; None for a glance
     :param asked_for: the numbers of the pages that the stop tried to copy
-    :param asleep: for a glance, how each thread slept when it began, None for a running one
+    :param asleep: for a glance, how each thread slept when the glance began, None for a running thread
     :param unstoppable: sleeping threads that may not be stopped
     """
 
@@ -89,17 +89,17 @@ class Moment:
     def _registers_of(
         self, thread: int, registers: Mapping[str, int] | None, unstoppable: Collection[int]
     ) -> Mapping[str, int] | None:
-        # The registers of a thread, as PartialRegisters if some are unknown.
+        # The known registers of a thread, None if it ran. If some are unknown, the result is a PartialRegisters, which
+        # notes that an answer needs them.
         if registers is None or all(name in registers for name in self.architecture.dwarf_registers):
             return registers
         return PartialRegisters(registers, thread, self.unread if thread in unstoppable else self.lacking)
 
     def confirm(self) -> bool:
-        """Return whether all threads slept when this glance began, and have not run since. The glance is then as good
-        as a stop, because the memory that it has read has not changed.
+        """Return whether all threads slept when this glance began, and have not run since.
 
-        This assumes that nothing else wrote meanwhile: neither the kernel, for a system call in progress, nor another
-        process with shared memory.
+        If so, the glance is as good as a stop, because the memory that it has read has not changed. This assumes that
+        nothing else wrote to the memory: neither the kernel, for a system call in progress, nor another process.
         """
         if not self.asleep or None in self.asleep.values():
             return False
@@ -188,13 +188,13 @@ class Moment:
         return tuple(self._threads)
 
     def registers(self, thread: int) -> Mapping[str, int]:
-        """Return the registers of *thread*: some or none of them if it could not be stopped."""
+        """Return the registers of *thread*. If the thread was not stopped, some or all of them are missing."""
         if thread not in self._threads:
             raise BadInput(f"no thread {thread} in {self.name}")
         return self._threads[thread] or {}
 
     def unknown_threads(self) -> Sequence[int]:
-        """Return the threads without any register, which did not stop or which ran meanwhile."""
+        """Return the threads of which no register is known, because they did not stop, or ran during the copy."""
         return tuple(thread for thread, registers in self._threads.items() if registers is None)
 
     def mappings(self) -> Sequence[FileMapping]:

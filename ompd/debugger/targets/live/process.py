@@ -59,7 +59,7 @@ class RunningProcess:
         self._memory = ptrace.Reader(ptrace.MAX_PIECE)
         self.reader = self.process_id
         """A thread by which the memory can be read. The first thread may have ended before the others."""
-        # The descriptor stays this process's, even if another one gets its number.
+        # The folder's descriptor belongs to this process, even if another process gets the number later.
         self.folder = _open(f"/proc/{self.process_id}", None, os.O_DIRECTORY, self.process_id)
         try:
             self.refresh()
@@ -182,7 +182,10 @@ class RunningProcess:
         return self._parsed[1]
 
     def maps_of(self, thread: int, stop: Stop) -> bytes | None:
-        """Return the maps by a thread that stands still. None if *stop* is over first, or the thread is gone."""
+        """Return the contents of *thread*'s ``maps`` file, during a stop.
+
+        None if *stop* is over before the whole file is read, or if the thread is gone.
+        """
         try:
             descriptor = _open(f"task/{thread}/maps", self.folder, 0, self.process_id)
         except TargetGone:
@@ -243,7 +246,7 @@ class RunningProcess:
             os.close(descriptor)
 
     def registers_asleep(self, asleep: Asleep) -> Mapping[str, int]:
-        """Return the known registers of a sleeping thread."""
+        """Return the registers of a sleeping thread that follow from how it sleeps."""
         registers, arch = dict(self._registers_in(asleep.call)), self.architecture
         if arch.kernel_arguments is not None and arch.kernel_arguments.number in registers:
             # While a call is in progress, the kernel keeps this value in the result's register (x86: entry_64.S,
@@ -252,7 +255,7 @@ class RunningProcess:
         return registers
 
     def blocked_at(self, thread: int) -> Mapping[str, int] | None:
-        """Return the known registers of a thread in the kernel, None if it runs. Its call may have returned."""
+        """Return the known registers of a thread in the kernel, None if it runs. Its system call may have returned."""
         try:
             return self._registers_in(self._read(f"task/{thread}/syscall")) or None
         except (TargetGone, BadProcess):

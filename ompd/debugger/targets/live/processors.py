@@ -56,7 +56,7 @@ def usable_processors(process_id: int, proc: Path = _PROC, cgroups: Path = _CGRO
 
 
 def _statuses(folder: Path) -> Iterator[dict[str, str]]:
-    # Each thread may be bound to another place.
+    # Yield the status of each thread, because each thread may be bound to other processors.
     try:
         threads = sorted((folder / "task").iterdir())[:_MAX_THREADS]
     except OSError:
@@ -83,7 +83,8 @@ def parse_cpu_list(text: str) -> set[int]:
 
 
 def _quota(folder: Path, cgroups: Path) -> tuple[float | None, str | None]:
-    # Control groups of version 2: each group on the path to the root may have a limit.
+    # Return the least quota, in processors, of the process's control groups of version 2, and the file that has it.
+    # Each group on the path to the root may have a limit. (None, None) without one.
     lines = (folder / "cgroup").read_bytes().decode("utf-8", "surrogateescape").split("\n")
     name = next((line[3:] for line in lines if line.startswith("0::/")), None)
     if name is None or ".." in PurePosixPath(name).parts:

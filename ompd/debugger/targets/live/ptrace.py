@@ -175,10 +175,10 @@ def read_memory(
 
     Reading continues behind an unreadable page, a few times in each range.
 
-    :param ranges: each begins at a page, and *buffer* has room for all
-    :param is_over: called between pieces of some hundred kilobytes; reading ends if it returns true
-    :returns: the memory that was read; the ranges that were tried, whose unread parts are unreadable; and the number of
-        *ranges* that were tried before the time was over
+    :param ranges: the ranges, each of which begins at a page; *buffer* must have room for all of them
+    :param is_over: is called between pieces of some hundred kilobytes; reading ends if it returns true
+    :returns: the memory that was read; the ranges that were tried, whose unread parts are unreadable; and how many of
+        *ranges* were done before reading ended
     :raises OSError: if the process is gone (ESRCH), or its memory may not be read (EPERM)
     """
     base = ctypes.addressof(ctypes.c_char.from_buffer(buffer))
@@ -197,7 +197,7 @@ def read_memory(
             if code not in (errno.EFAULT, errno.EIO):
                 raise OSError(code, os.strerror(code))
             count = 0
-        # The call ends at the first unreadable page.
+        # The call has read *count* bytes of the batch in order, up to the first unreadable page.
         for address, size in batch:
             read = min(size, count)
             count -= read

@@ -34,9 +34,9 @@ class Findings(NamedTuple):
 
 
 def examine(process_id: int, proc: Path = _PROC) -> Findings:
-    """Return the findings on the process with that number, or with a thread of that number.
+    """Return the findings on the process *process_id*, or on the process that has a thread with this number.
 
-    :raises BadProcess: if it cannot be inspected
+    :raises BadProcess: if the process cannot be inspected
     """
     folder = proc / str(process_id)
     try:
@@ -97,7 +97,7 @@ def _look_into(process_id: int, folder: Path, status: dict[str, str]) -> Archite
         )
     with (folder / "task" / str(thread) / "exe").open("rb") as file:
         architecture = _architecture(process_id, file.read(_HEADER))
-    # The kernel checks the permission to read memory when this is opened.
+    # When mem is opened, the kernel checks whether we may read the memory.
     os.close(os.open(folder / "task" / str(thread) / "mem", os.O_RDONLY))
     return architecture
 
@@ -130,7 +130,7 @@ def _architecture(process_id: int, header: bytes) -> Architecture:
 
 
 def refusal(process_id: int, proc: Path = _PROC) -> OmpdError:
-    """Return the likely reason why the system does not let us read or trace the process."""
+    """Return the likely reason why the system does not let ompd read or trace the process."""
     folder = proc / str(process_id)
     try:
         status = parse_status((folder / "status").read_bytes())

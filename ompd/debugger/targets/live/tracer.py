@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from ompd.debugger.targets.live.copying import Copy
     from ompd.debugger.targets.live.live import LiveProcess, Sleepers
 
-# A thread that waits for a device or a file server cannot stop. It does not run either, so it is no longer waited for
-# after this time, or this part of the stop's limit, whichever is less.
+# How long a stop waits for threads that wait for a device or a file server: this time, or this part of the stop's
+# limit, whichever is less. Such a thread cannot stop, but it does not run either.
 _PATIENCE_ASLEEP_NS, _PATIENCE_ASLEEP_PART = 20_000_000, 0.4
 # The time reserved for the release: this time, or this part of the stop's limit, whichever is less.
 _RESERVE_NS, _RESERVE_PART = 1_000_000, 0.1
@@ -96,7 +96,7 @@ class Stop:
         self._clock = process.clock
         self._release = threading.Event()
         self._error: BaseException | None = None
-        # By traced thread: the signal with which to release it, None while it has not stopped.
+        # The traced threads, each with the signal with which to release it, None while it has not stopped.
         self._traced: dict[int, int | None] = {}
         self._left: dict[int, Asleep] = {}
         self._is_seizing = False
@@ -232,8 +232,8 @@ class Stop:
         return seized, refused
 
     def _await_stops(self) -> None:
-        # Poll the threads in turn, and block on none. A thread that ends, by itself or by another thread's execve(),
-        # may hold up the others until its status is collected.
+        # Wait until the traced threads have stopped. They are polled in turn, without blocking on any: a thread that
+        # ends, by itself or by another thread's execve(), may hold up the others until its status is collected.
         start = self._clock()
         patience = min(_PATIENCE_ASLEEP_NS, int(self._limit * _PATIENCE_ASLEEP_PART))
         pause = _FIRST_PAUSE

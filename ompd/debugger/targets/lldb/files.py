@@ -10,7 +10,7 @@ from ompd.debugger.files.finder import FileFinder
 
 
 class LldbFiles(FileFinder):
-    """Finds files where LLDB has found them, and otherwise as for any target. All files are verified."""
+    """Finds files of a target in LLDB: those that LLDB has found, and others as for any target. All are verified."""
 
     program_option = "target create FILE --core CORE"
 

@@ -50,10 +50,10 @@ _SIGINFO = (".si_signo", ".si_code", "._sifields._kill.si_pid", "._sifields._sig
 class LldbTarget:
     """The process *process*, an ``SBProcess``, at its present stop.
 
-    :param lasting: whether it may be used at later stops, too, for facts about files and their places
+    :param lasting: whether the target may be used at later stops, too, for facts about files and their places
     :raises TargetGone: if there is no process, or it has ended
-    :raises TargetError: if it is running, or if it is a core and LLDB has found none of its files
-    :raises Unsupported: if its architecture is not supported
+    :raises TargetError: if the process is running, or if it is a core and LLDB has found none of its files
+    :raises Unsupported: if the process's architecture is not supported
     """
 
     kind = "lldb"
@@ -312,8 +312,8 @@ class LldbTarget:
                         return stack_end
                 except MemoryFault:
                     continue
-        # At the program's first instruction this is the stack pointer. Later, in a program without a loader, it is
-        # above the stack pointer.
+        # At the program's first instruction the stack pointer is this address. Later, in a program without a loader,
+        # the address is above the stack pointer, from where callers search upwards.
         threads = self.thread_ids()
         return self.registers(threads[0])[self.architecture.sp] if len(threads) == 1 else None
 
@@ -368,7 +368,8 @@ class LldbTarget:
             vector = self._find_auxiliary_vector(headers)
         except MemoryFault:
             vector = {}
-        # Without the vector, LLDB still knows which module is the program.
+        # Without the vector, only the place of the program's headers is returned: LLDB knows which module is the
+        # program.
         return vector or {AT_PHDR: headers}
 
     @cached_property
