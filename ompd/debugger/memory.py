@@ -12,8 +12,7 @@ from ompd.debugger.targets.base import PageOmitted, Target, page_size
 from ompd.errors import CorruptState, MemoryFault, TooMuch
 
 PAGE = 4096
-"""The bytes of a unit in which reads are noted and code is verified. Page sizes of all processors are multiples of it.
-"""
+"""The size in bytes of the units in which reads are noted and code is verified. All page sizes are multiples of it."""
 # The most bytes of one read of a string. No piece crosses the end of a page, because the mapping may end there.
 _STRING_PIECE = 256
 # The most reads and bytes of one query, and what each thread adds to these limits. Such a budget ends every query,

@@ -54,7 +54,7 @@ class DiskCache:
         return cls(f"{root}/ompd" if root.startswith("/") else None)
 
     def of(self, data: object) -> FileCache | None:
-        """Return the cache of one file, None if it cannot have one.
+        """Return the cache of one file, None if the cache is turned off or the data is no file on disk.
 
         :param data: the file as :func:`ompd.safety.reading.open_paged` returned it
         """
@@ -63,7 +63,7 @@ class DiskCache:
         return FileCache(self, data.identity)
 
     def read(self, name: str, key: bytes) -> bytes | None:
-        """Return the entry *name* of *key*, None if there is no valid one."""
+        """Return the contents of the entry *name* if it is valid and has the key *key*, else None."""
         with suppress(OSError, ValueError), self._opened() as folder:
             flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
             descriptor = os.open(name, flags, dir_fd=folder)
@@ -113,7 +113,8 @@ class DiskCache:
 
 
 def _trim(folder: int) -> None:
-    # Remove the oldest entries if there are too many, including temporary files of killed writers.
+    # If there are too many entries, remove those that were not used for the longest time, until half of the limit is
+    # left. Temporary files of killed writers count as entries.
     rows = sorted(_entries(folder))
     total, count = sum(size for _, size, _ in rows), len(rows)
     if total <= _MAX_TOTAL and count <= _MAX_ENTRIES:

@@ -26,14 +26,15 @@ _PIECE = 1 << 20
 _BLOCK = 4096
 _ZEROS = bytes(_PIECE)
 _FREE_CHECK = 64 << 20
-# Space that file systems need besides the data.
+# Bytes of disk space that file systems need besides the data.
 _OVERHEAD = 2 << 20
-# The same as for zstd; `xz -9` needs half of it.
+# The most bytes of memory that the decompressor of xz may use, as many as the window of zstd. `xz -9` needs half of it.
 _MAX_WINDOW = 128 << 20
 
 _COPY_AGAIN = "copy the file again completely"
 
-# RFC 8878, 3.1.2: skippable frames, which readers ignore; the first byte of the magic number is 0x50 … 0x5f.
+# The last bytes of the magic number of skippable frames, which readers ignore (RFC 8878, 3.1.2). The first byte is 0x50
+# to 0x5f.
 _SKIPPABLE = b"\x2a\x4d\x18"
 
 
@@ -91,7 +92,7 @@ class SparseFile:
                 f"holds a core of more than {format_size(self._limit)}",
                 hint=f"--max-size SIZE allows more; it is unpacked in {self._folder}, zeros take no room there",
             )
-        start = block = 0  # of the data to write next, and of the block to examine
+        start = block = 0  # where the data to write next begins, and where the block to examine begins
         if len(data) != _PIECE or data != _ZEROS:
             while block < len(data):
                 end = min(block + _BLOCK - (self.size + block) % _BLOCK, len(data))

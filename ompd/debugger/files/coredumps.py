@@ -140,5 +140,6 @@ _STATE_HINTS = {
 
 
 def _environment() -> dict[str, str]:
-    # Without colours and a pager, and with English messages, which users can search for.
+    # The environment in which coredumpctl runs: without colours and a pager, and with English messages, which users can
+    # search for.
     return {**os.environ, "LC_ALL": "C", "SYSTEMD_COLORS": "0", "SYSTEMD_PAGER": "", "SYSTEMD_LOG_LEVEL": "err"}

@@ -410,8 +410,8 @@ class Functions:
     def leaks(self, kind: str) -> Iterator[Leak]:
         """Yield the ways on which functions of the user's return with a lock of a *kind* that they set.
 
-        A lock may be kept on purpose if another function releases locks of this kind that it did not set. Then this
-        yields nothing, nor if it is unknown whether there is such a function.
+        If another function releases locks of this kind that it did not set, a lock may be kept on purpose. If there is
+        such a function, or if that is unknown, nothing is yielded.
         """
         loose = self.loose()
         if loose is None or any(each == kind for each, _ in loose):

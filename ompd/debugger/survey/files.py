@@ -29,7 +29,7 @@ class ModuleFiles(NamedTuple):
 
 
 def survey(loaded: LoadedModule) -> ModuleFiles | None:
-    """Return the contents of a module's files, None without its own file."""
+    """Return what a module's files have for a debugger, None without the module's own file."""
     elf = loaded.elf
     if elf is None:
         return None
@@ -54,7 +54,7 @@ def survey(loaded: LoadedModule) -> ModuleFiles | None:
 
 
 def _have_section(files: list[ElfFile], name: str) -> bool | None:
-    # Return whether one of the files has that section with contents, None if this is unknown because a file is damaged.
+    # Return whether one of the files has the section *name* with contents, None if a damaged file leaves that open.
     is_damaged = False
     for file in files:
         try:

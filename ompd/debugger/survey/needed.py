@@ -59,7 +59,8 @@ class Dependencies:
                     self._needed_by[record].append(user)
 
     def _linked(self, module: LoadedModule) -> tuple[str | None, Sequence[str]]:
-        # The module's DT_SONAME and DT_NEEDED. A snapshot's extract has no dynamic section.
+        # The module's DT_SONAME and DT_NEEDED; None and nothing if they are unknown, as with a snapshot's extract,
+        # which has no dynamic section.
         if module.elf is not None and not module.is_extract:
             with suppress(MalformedFile):
                 return module.elf.soname(), module.elf.needed()
@@ -101,8 +102,8 @@ class Dependencies:
         return list(reached)
 
     def _from_root(self, wanted: Module, sections: Sequence[int]) -> tuple[Module, ...]:
-        # The chain to *wanted* from a module that no other module needs. If there are several, the first loaded one is
-        # taken. If the libraries only need each other, there is no chain.
+        # The chain to *wanted* from a module that no other module needs; from the first loaded one if there are several
+        # such modules. If the libraries only need each other, the chain is *wanted* alone.
         following: dict[Module, Module | None] = {wanted: None}
         waiting = [wanted]
         roots: list[Module] = []

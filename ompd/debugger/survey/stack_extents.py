@@ -76,7 +76,7 @@ class StackExtents:
         if index < 0 or address >= self._regions[index].end:
             return None
         start, end = self._regions[index].start, self._regions[index].end
-        # A snapshot splits one mapping into several adjacent ones.
+        # A snapshot splits one mapping into several adjacent ones, which count as one here.
         while index > 0 and self._regions[index - 1].end == start:
             index -= 1
             start = self._regions[index].start

@@ -122,8 +122,9 @@ def best(found: Sequence[StaticVariable], name: VariableName) -> list[StaticVari
 
 
 def distinguished(found: Sequence[StaticVariable]) -> list[StaticVariable]:
-    """Return the variables under distinct names, sorted by name. The file's or the module's name precedes ambiguous
-    names.
+    """Return the variables with distinct names, sorted by name.
+
+    Names that several of them have are preceded by the name of the file or the module.
     """
     if len(found) < 2:
         return list(found)

@@ -241,12 +241,13 @@ class _ModuleLocals:
         if at < row.function_end or any(register != self._stack_pointer for register, _ in rows):
             return None
         size = kept_frame_size([offset for _, offset in rows])
-        # If the distance is smaller, the function has not made its frame yet, or has removed it.
+        # The size holds only while the function has its whole frame. If the distance to the CFA is smaller, the
+        # function has not made its frame yet, or has removed it.
         return size if size is not None and row.cfa.offset >= size else None
 
     def _declared_around(self, function: EntryRef) -> set[tuple[str, int | None]]:
-        # Return names and lines of variables of enclosing functions. gcc may describe these again in a construct's
-        # function.
+        # Return the names and lines of the variables of enclosing functions, which gcc may describe again in a
+        # construct's function.
         key = function.unit.section, function.unit.offset, function.offset
         if key not in self._around:
             name = function.unit.string(self._info.index.entry(function)[1].get(dw.DW_AT_NAME))
@@ -299,7 +300,7 @@ class _ModuleLocals:
         )
 
     def _referred(self, place: EntryRef) -> EntryRef | None:
-        # The final referent of a reference; None for all other types.
+        # The type to which a reference leads in the end, None for all other types.
         target: EntryRef | None = None
         try:
             for _ in range(_MAX_REFERENCES):
@@ -348,7 +349,7 @@ class _ModuleLocals:
         )
 
     def _source(self, row: _Prepared, context: FrameContext) -> tuple[EntryRef, int | bytes]:
-        # Return type, and address or bytes, of the variable. For a reference, these are the referent's.
+        # Return the variable's type, and its address or its bytes. For a reference, return those of what it refers to.
         variable = row.variable
         if row.fault is not None:
             raise Unsupported(row.fault)
@@ -448,8 +449,8 @@ class Locals:
         """Return the variables of a frame's functions, one item for each of ``source_frames(frame.call_site)``.
 
         :param thread: the native id of the frame's thread, for thread-local variables
-        :param holds_address: returns whether a pointer of that name represents the object that it points to
-        :param parts: returns the steps to the requested part of a variable, none for the whole
+        :param holds_address: returns whether a pointer with this name stands for the object to which it points
+        :param parts: returns the steps to the requested part of a variable, no steps for the whole variable
         """
         count = len(self._places.source_frames(frame.call_site))
         try:

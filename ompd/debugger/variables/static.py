@@ -289,7 +289,8 @@ class Variables:
         if symbols.find(f"_ZTH{mangled}") is not None:
             return [symbol for symbol in symbols.find_prefix("__tls_guard") if symbol.type == STT_TLS]
         if any(scope.kind == "function" for scope in variable.scopes) and linkage == variable.short_name:
-            # clang's debug information lacks the linker's name of a variable in a function.
+            # The variable is in a function, and clang's debug information lacks the linker's name of such a variable.
+            # So symbols are searched for the names of the variable and of the function.
             local = re.compile(rf"_ZGVZ.*E{len(linkage)}{re.escape(linkage)}(?:_\d+)?")
             function = next(s.name.partition("<")[0] for s in reversed(variable.scopes) if s.kind == "function")
             return [
@@ -362,7 +363,8 @@ def _symbols(module: LoadedModule) -> SymbolTable:
 
 
 def _block_offset(module: LoadedModule, number: int) -> int:
-    # With split debug information gcc makes the linker write an address where the offset in the TLS block should be.
+    # The offset of a variable in the TLS block, from debug information. With split debug information, gcc makes the
+    # linker write an address there instead.
     segment = next((s for s in module.elf.segments if s.p_type == PT_TLS), None) if module.elf is not None else None
     if segment is not None and segment.p_memsz <= segment.p_vaddr <= number < segment.p_vaddr + segment.p_memsz:
         return number - segment.p_vaddr
@@ -370,7 +372,8 @@ def _block_offset(module: LoadedModule, number: int) -> int:
 
 
 def _in_function(module: LoadedModule, entry: NamedVariable) -> NamedVariable:
-    # clang omits the name of a function that is inlined everywhere. The linker's name of the variable contains it.
+    # Return *entry* with the name of its function, if debug information lacks that name: clang omits it for a function
+    # that is inlined everywhere. The linker's name of the variable contains it.
     nameless = [at for at, scope in enumerate(entry.scopes) if scope.kind == "function" and not scope.name]
     if not nameless or entry.location.kind not in ("address", "tls", "none"):
         return entry

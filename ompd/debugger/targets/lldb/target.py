@@ -313,7 +313,7 @@ class LldbTarget:
                 except MemoryFault:
                     continue
         # At the program's first instruction the stack pointer is this address. Later, in a program without a loader,
-        # the address is above the stack pointer, from where callers search upwards.
+        # the address is above the stack pointer, so a search upwards from the stack pointer still finds the vector.
         threads = self.thread_ids()
         return self.registers(threads[0])[self.architecture.sp] if len(threads) == 1 else None
 
