@@ -96,7 +96,7 @@ def call(function: str, *arguments: tuple[str, Any]) -> Step:
 
 
 def if_ok(step: Step) -> Step:
-    """Return the same call, to be left out if the call before it fails."""
+    """Return *step* with the condition that it is left out if the call before it failed."""
     return {**step, "if_ok": True}
 
 
@@ -116,7 +116,9 @@ def space(api: int) -> list[Step]:
 
 
 def full(plan: Plan) -> list[Step]:
-    """Return the steps of the whole set-up. Each may fail."""
+    """Return the steps of the whole set-up: the library, an address space, and handles of two threads, a region and two
+    tasks. Each step may fail.
+    """
     subject, kind = plan.subject, plan.kind
     first, second = subject.thread.identifiers[kind], subject.other.identifiers[kind]
     handles = [
@@ -361,7 +363,8 @@ def released(functions: frozenset[str], plan: Plan) -> Iterator[Case]:
         if release not in functions:
             continue
         cell = HANDLES[letter]
-        # The case releases a second handle of the same entity: other cases need the handle of the set-up.
+        # The case releases a handle of its own, not the handle of the set-up, which other cases need. Both handles are
+        # of the same address space, thread, region or task.
         getter = _GETTERS[letter]
         spare = OUT + 15
         get_arguments = [(how, spare if how == "at" else value) for how, value in good(getter, plan)]

@@ -74,7 +74,9 @@ class DmplTried:
 
 
 def exported(library: Opened) -> frozenset[str]:
-    """Return the DMPL functions that the library exports. Either spelling of the first counts as the header's."""
+    """Return the DMPL functions that the library exports, spelled as in the header. ``DMPL_initialise`` may be exported
+    in either of two spellings.
+    """
     functions = library.entries & {*_FUNCTIONS, *INITIALISE}
     return functions | {_INITIALISE} if functions & {*INITIALISE} else functions
 
@@ -257,7 +259,12 @@ class _Tool:
     def ask(
         self, callbacks: Callbacks, copy: tuple[int, int], failing: tuple[str, int] | None = None
     ) -> tuple[int, int]:
-        """Return the code and address of a thread's copy, in a process for which the library keeps nothing yet."""
+        """Ask the library for the address of a thread's copy of a variable, in a new process of which it knows nothing
+        yet. Return the library's code and the address.
+
+        :param copy: the thread's native id, and the variable's address
+        :param failing: the name of a callback, and which of its calls fails; None for no failure
+        """
         self._failing = failing
         self.calls.clear()
         process = self.debugger.add_process(callbacks)

@@ -68,9 +68,9 @@ class OmpdTried:
 def combined(
     file: str, programs: Sequence[str], ompd: OmpdTried | None, dmpl: DmplTried | None, known: Iterable[str] = ()
 ) -> Tried:
-    """Return the results of both interfaces of a library as one.
+    """Return one result for a library, from those for its OMPD and its DMPL functions.
 
-    :param known: keys of findings that are expected
+    :param known: the keys in the user's list of known findings
     """
     parts = [part for part in (ompd, dmpl) if part is not None]
     findings = {key: finding for part in parts for key, finding in part.rows.items()}

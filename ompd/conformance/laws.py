@@ -120,7 +120,7 @@ def _identified(plan: Plan, replies: Sequence[Reply]) -> str:
 
 
 def _same(plan: Plan, replies: Sequence[Reply]) -> str:
-    # The last call compares two handles of one entity.
+    # The case's last call compares two handles of one thread, region or task, so its result must be 0.
     value = int.from_bytes(replies[-1].raw(OUT + 10)[:4], "little", signed=True)
     return f"{value} for two handles of the same" if replies[-1].code == Rc.OK and value else ""
 
@@ -129,7 +129,7 @@ def _state(plan: Plan, replies: Sequence[Reply]) -> str:
     if replies[-1].code != Rc.OK:
         return "" if not plan.subject.keeps_states else "needs_state_tracking, though the runtime keeps states"
     word = replies[-1].word(OUT + 1)
-    # The wait identifier is defined in states of waiting only.
+    # Only in a waiting state must the routine also write the wait identifier.
     results = [(OUT + 1, 8), (OUT + 2, 8)] if is_wait(word) else [(OUT + 1, 8)]
     is_enumerated = not plan.states or word in plan.states or word == State.UNDEFINED
     return written(*results)(plan, replies) or (

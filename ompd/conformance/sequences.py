@@ -38,7 +38,8 @@ _OK = frozenset((Rc.OK,))
 HANDLE_OF_SCOPE = {1: SPACE, 2: SPACE, 3: THREAD, 4: REGION, 5: IMPLICIT, 6: TASK}
 _TRUTHS = {"team-size-var": "team_size", "thread-num-var": "thread_num", "levels-var": "level"}
 _FREE, _PRINT, _WRITE = 1, 2, 6
-# The code that each failing callback returns (20.4). The standard has none for a failed allocation: ompd_rc_nomem.
+# The code that each callback returns when it is made to fail (20.4), by its index in the table of callbacks. The
+# standard has no code for a failed allocation; here it is ompd_rc_nomem.
 _FAULTS = {0: Rc.NOMEM, 4: Rc.ERROR, 5: Rc.ERROR, 7: Rc.ERROR, 10: Rc.UNSUPPORTED}
 _MOST_FAULTS = 400
 _ROUNDS = 5
@@ -90,7 +91,7 @@ def states(runs: Runs) -> frozenset[int]:
 
 
 def icvs(runs: Runs) -> Sequence[Icv]:
-    """Enumerate all variables, try each step, and return the variables."""
+    """Return the library's control variables, and try ompd_enumerate_icvs on the way to each of them."""
     names: dict[int, str] = {}
     scopes: dict[int, int] = {}
 
@@ -316,12 +317,13 @@ def _faulty(
     if letter in ("T", "P", "K"):
         name = {"T": "thread", "P": "parallel", "K": "task"}[letter]
         cell = results[0][1]
-        # A good call puts a handle into another cell, to be compared with the one of the faulty call.
+        # The case first calls the routine without the fault, into another cell. That handle is later compared with the
+        # handle that the routine gives in spite of the fault.
         first = call(
             function, *[(how, OUT + 11 if value == cell and how == "at" else value) for how, value in arguments]
         )
         comparison = call(f"ompd_{name}_handle_compare", ("in", cell), ("in", OUT + 11), ("at", OUT + 10))
-        # Without a handle there is nothing to compare.
+        # The comparison is left out if the faulty call gives no handle.
         compare = (fill(OUT + 10), {**comparison, "if_ok": True})
         steps = (fill(OUT + 11), first, *plain[:-1], fault, plain[-1], over, *compare)
     elif letter == "S":

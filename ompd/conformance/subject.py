@@ -103,7 +103,8 @@ def _pair(space: AddressSpace, session: Session) -> tuple[TeamThread, TeamThread
         teams.setdefault(region.id, []).append(member)
     for team in teams.values():
         if len(team) > 1:
-            # The highest thread number comes first: the primary thread's 0 could be any unset memory.
+            # The thread with the highest number comes first. The primary thread's number is 0, as unset memory is, so a
+            # wrong answer would pass as right.
             ordered = sorted(team, key=lambda member: -member.thread_num)
             return ordered[0], ordered[1]
     return None

@@ -200,13 +200,13 @@ def handles_in(steps: Sequence[Step], replies: Sequence[Reply]) -> frozenset[int
 
 
 def lines(steps: Sequence[Step]) -> tuple[str, ...]:
-    """Return the calls of steps in C's syntax, at most twelve."""
+    """Return a line for each call of *steps*, in C's syntax. After twelve lines an ellipsis follows."""
     calls = [line for step in steps if (line := line_of(step))]
     return (*calls[:_MAX_SHOWN], "…") if len(calls) > _MAX_SHOWN else tuple(calls)
 
 
 def line_of(step: Step) -> str:
-    """Return a step's call in C's syntax, or a remark on its effect, ``""`` if it has none."""
+    """Return a step's call in C's syntax, or a remark on what the step makes fail. ``""`` if it has neither."""
     if step["do"] == "fault":
         return f"(call {step['nth']} of {CALLBACKS[step['which']]} fails with {code_name(step['code'])})"
     if step["do"] == "poison":
@@ -230,7 +230,7 @@ CALLBACKS = (
     "host_to_device",
     "get_thread_context_for_thread_id",
 )
-"""In the order of ``ompd_callbacks_t``."""
+"""The names of the callbacks, in the order of ``ompd_callbacks_t``."""
 
 _NAMES = ("space", "thread", "region", "task", "other_thread", "second_space", "thread_there", "implicit_task", "null")
 

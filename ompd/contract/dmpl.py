@@ -42,7 +42,7 @@ class Language(IntEnum):
 
 
 class VarInfo(IntEnum):
-    """The clause that lists a variable, according to its compiler-made name."""
+    """The data-sharing clause that lists a variable, as the variable's compiler-made name shows it."""
 
     NONE = 0
     PRIVATE = 1
@@ -117,7 +117,7 @@ class CallbackTable:
     get_type_sizes: Callable[[ProcessRef], tuple[int, TargetTypeSizes]]
     # a process and a name; the symbol's address
     find_symbol: Callable[[ProcessRef, str], tuple[int, int]]
-    # a process, a name and a Language; None for no such type
+    # a process, the type's name and a Language; the type, None if there is none
     find_type: Callable[[ProcessRef, str, int], DmplType | None]
     # a thread, an address and a size in bytes; the bytes as the target has them
     get_data: Callable[[ThreadRef, int, int], tuple[int, bytes]]

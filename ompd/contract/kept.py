@@ -21,8 +21,9 @@ class Numbered(Protocol):
     """A thread, region or task, which a runtime with OMPT may have numbered."""
 
     def ompt_id(self) -> int:
-        """Return the number that the runtime reports to tools, unique among threads, regions or tasks. In the OMPT
-        report of 2015 its type is ``ompt_thread_id_t``, ``ompt_parallel_id_t`` or ``ompt_task_id_t``.
+        """Return the number by which the runtime reports this object to tools. It is unique among threads, among
+        regions or among tasks. In the OMPT report of 2015 its type is ``ompt_thread_id_t``, ``ompt_parallel_id_t`` or
+        ``ompt_task_id_t``.
 
         :raises Unsupported: if the runtime gives no numbers
         """
@@ -43,8 +44,9 @@ class NumberedTask(Numbered, Protocol):
     """A task, with its type in the runtime's own terms."""
 
     def ompt_type(self) -> str:
-        """Return the type that the runtime reports to tools: ``initial``, ``implicit``, ``explicit`` or ``target``. By
-        the report of 2015 it is ``serial`` instead of ``initial``, and ``degenerate`` for a task that was not deferred.
+        """Return the task's type as the runtime reports it to tools: ``initial``, ``implicit``, ``explicit`` or
+        ``target``. A runtime with the OMPT of 2015 says ``serial`` instead of ``initial``, and ``degenerate`` for a
+        task that was not deferred.
 
         :raises Unsupported: if the runtime has no OMPT
         """

@@ -126,7 +126,7 @@ class StructLayout:
         return StructLayout(self.name, self.size, fields, self.source, self.masks, {**self.faults, **faults})
 
     def embedding(self, member: str, inner: StructLayout) -> StructLayout:
-        """Return this layout with the members of *inner*, the structure in *member*, as its own."""
+        """Return this layout with more members: those of *inner*, the layout of the structure in *member*."""
         start = self.field(member).offset
         moved = {name: Field(start + where.offset, where.size) for name, where in inner.fields.items()}
         faults = {**inner.faults, **self.faults}

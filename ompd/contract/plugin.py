@@ -501,10 +501,11 @@ class Plugin(Protocol):
         """
 
     def early_copies(self, process: Process, module: Module) -> ThreadprivateCopies | None:
-        """Return the copies of threadprivate variables that threads may have before the runtime in *module* is
-        initialised, or if the runtime has no handles (:class:`~ompd.errors.NoCall`). None if there are no such copies.
+        """Return the threads' copies of threadprivate variables where the runtime in *module* has no address space:
+        before it is initialised, or if it has no handles (:class:`~ompd.errors.NoCall`). None if no thread can have a
+        copy then.
 
-        :raises OmpdError: if that is unknown
+        :raises OmpdError: if it is unknown whether there are copies
         """
 
     def rtl_names(self, language: int) -> RtlNames | None:

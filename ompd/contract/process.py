@@ -211,8 +211,8 @@ class Process(Callbacks, Protocol):
         """The psABI's name of the processor, such as ``x86_64``."""
 
     def callbacks(self, module: Module) -> Callbacks:
-        """Return the callbacks of the standards for the runtime in *module*: symbols and types of *module* take
-        precedence.
+        """Return the callbacks that OMPD and DMPL define, for the runtime in *module*. They look for symbols and types
+        in *module* first.
         """
 
     def modules(self) -> Sequence[Module]:

@@ -10,7 +10,7 @@ _MAX_STACK = 64
 
 
 class Undecoded(Exception):
-    """The routine does more than load, or has an unsupported instruction; the text says which."""
+    """Raised if a routine does more than load, or has an unsupported instruction. The message says which."""
 
     def __init__(self, what: str, address: int) -> None:
         super().__init__(f"{what} at {address:#x}")

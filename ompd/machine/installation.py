@@ -175,7 +175,7 @@ def _cache(report: Report, environment: Mapping[str, str]) -> None:
 
 
 _SECCOMP_PACKAGES = {"debian": "libseccomp2", "fedora": "libseccomp", "arch": "libseccomp", "opensuse": "libseccomp2"}
-# The first version of the interface that forbids signals to other processes.
+# The first version of Landlock's interface that can forbid signals to other processes.
 _LANDLOCK_WITH_SIGNALS = 6
 
 

@@ -131,7 +131,8 @@ def _cells(row: Record, prefix: str = "") -> Iterator[tuple[str, object]]:
 
 
 def _dtype(cells: Sequence[object]) -> str:
-    # pandas converts a column with a missing number to floating point by default, and addresses lose digits.
+    # Returns a type that has missing values. Without it pandas makes such a column floating point, and addresses lose
+    # digits.
     kinds = {cell.__class__ for cell in cells if cell is not None}
     if kinds == {bool}:
         return "boolean"

@@ -11,11 +11,14 @@ _MOST_OTHERS = 10
 
 @record
 class ConformanceFinding:
-    """What is wrong. ``key`` names the case, the same in every release of ompd; ``function`` is the routine, ``title``
-    what was tried. ``level`` is ``demands`` or ``suggests``, of which ``version`` and ``section`` have the text, and
-    ``rule`` the sense; ``expected`` and ``seen`` are what was, and what happened. It was ``more`` times the same with
-    other arguments, some of which are ``others``. ``calls`` are those that show it, after the library's set-up.
-    ``is_known`` says that the user's list of known findings has it.
+    """One departure of a library from the standard.
+
+    ``key`` identifies the finding, and stays the same in later releases of ``ompd``. ``function`` is the routine,
+    ``title`` says what was tried. ``rule`` is the standard's sentence in our words; ``version`` and ``section`` say
+    where the standard has it. ``level`` is ``demands`` or ``suggests``, for a sentence that the standard demands or
+    only suggests. ``expected`` is the right outcome, ``seen`` the outcome of this library. ``more`` counts further
+    cases with the same outcome; ``others`` has the titles of some of them. ``calls`` are the calls that show the fault,
+    after the library's set-up. ``is_known`` is True if the user's list of known findings has the finding.
     """
 
     key: str
@@ -35,10 +38,12 @@ class ConformanceFinding:
 
 @record
 class ConformanceAnswer:
-    """What came of a library: its ``file``, ``version`` and the ``api_version`` that it has, the ``programs`` that it
-    was tried on, how many ``functions`` of OMPD and DMPL it exports. Of ``tried`` cases some led to ``rows``, the
-    findings; ``untried`` are functions that could not be tried, and then the answer is not ``complete``. ``gone`` are
-    known findings that were not found, ``warnings`` what else there is to say.
+    """The findings about one library for debuggers, as ``rows``.
+
+    ``file`` is the library's file, ``version`` its version, ``api_version`` the version of the interface that it has.
+    ``functions`` counts the OMPD and DMPL functions that it exports. ``programs`` are the programs on which it was
+    tried, ``tried`` is the number of cases. ``untried`` are functions that could not be tried; with any, ``complete``
+    is False. ``gone`` are known findings that were not found this time. ``warnings`` are further remarks.
     """
 
     rows: tuple[ConformanceFinding, ...]
@@ -60,6 +65,6 @@ def news(answer: ConformanceAnswer) -> tuple[ConformanceFinding, ...]:
 
 
 def another(finding: ConformanceFinding, title: str) -> ConformanceFinding:
-    """Return *finding* with one more case, called *title*, that has the same result."""
+    """Return *finding* with one more case that has the same outcome; *title* says what the case tried."""
     others = (*finding.others, title) if len(finding.others) < _MOST_OTHERS else finding.others
     return replace(finding, more=finding.more + 1, others=others)

@@ -92,7 +92,8 @@ def _joined(members: Mapping[str, Iterable[str]]) -> str:
 def _dump(value: object) -> str:
     text = json.dumps(value, ensure_ascii=True)
     if "\\ud" in text:
-        # Python represents undecodable bytes by lone surrogates (PEP 383), which other JSON readers reject.
+        # Lone surrogates are replaced. Python uses them for undecodable bytes (PEP 383), and other JSON readers reject
+        # them.
         whole = (
             json.dumps(value, ensure_ascii=False).encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
         )

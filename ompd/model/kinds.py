@@ -1,7 +1,7 @@
 """The vocabulary of ``why``: kinds of waits and locks, verdicts, and degrees of confidence.
 
-Each member is a string that answers contain unchanged. Code tests properties of a kind, not single kinds. So a new kind
-of wait needs only a row of :class:`Kind` and a builder in ``analysis/waits``.
+Each member is a string that answers contain unchanged. Code tests traits of a kind, not whether it is a certain kind.
+So a new kind of wait needs only a row of :class:`Kind` and a builder in ``analysis/waits``.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ class Word(str, Enum):
 
 
 class Trait(Flag):
-    """Properties of a kind."""
+    """Properties of a kind of wait, and of the object that a thread waits for."""
 
     NONE = 0
     LOCK = auto()
-    """A thread holds and releases it."""
+    """A thread holds the object and releases it."""
     TASKS = auto()
     """The wait ends once tasks are complete. The thread may execute tasks meanwhile."""
     PLACE = auto()
-    """Threads wait *at* it, not *for* it."""
+    """Threads wait *at* the object, not *for* it."""
     VARIABLE = auto()
-    """A variable of the program may represent it."""
+    """A variable of the program may represent the object."""
     PASSED_ON = auto()
-    """A function may release it that did not set it."""
+    """A function may release the lock that did not set it."""
     FOR_SOME = auto()
     """The threads of a team do not all execute the construct at the same time."""
     BY_CODE = auto()
@@ -49,8 +49,8 @@ class Trait(Flag):
 class Kind(Word):
     """Kinds of waits, of locks, and of other nodes of the wait-for graph, in OpenMP and outside of it.
 
-    A row has the value in answers, the noun in sentences for one without a name, and its traits. A fourth item is the
-    kind of its node in the graph, if that differs.
+    A row has the kind's value in answers, the noun for an object that has no name, and the kind's traits. In the graph
+    the object's node has the same kind, unless a fourth item names another.
     """
 
     noun: str | None
@@ -115,12 +115,12 @@ class Kind(Word):
 
     @classmethod
     def _missing_(cls, value: object) -> Kind:
-        # A foreign plugin, or an answer saved by a later release, may contain other words.
+        # An unknown word becomes UNKNOWN: a foreign plugin, or an answer saved by a later release, may contain one.
         return cls.UNKNOWN
 
     @property
     def is_lock(self) -> bool:
-        """Whether a thread holds and releases it."""
+        """Whether a thread holds the object and releases it."""
         return Trait.LOCK in self.traits
 
     @property
@@ -130,32 +130,32 @@ class Kind(Word):
 
     @property
     def is_scheduling_point(self) -> bool:
-        """Whether a thread may execute other tasks of its team during the wait."""
+        """Whether a thread may execute other tasks of its team during a wait of this kind."""
         return self.is_task or self is Kind.BARRIER
 
     @property
     def is_place(self) -> bool:
-        """Whether threads wait *at* it, not *for* it."""
+        """Whether threads wait *at* the object, not *for* it."""
         return Trait.PLACE in self.traits
 
     @property
     def has_variable(self) -> bool:
-        """Whether a variable of the program may represent it."""
+        """Whether a variable of the program may represent the object."""
         return Trait.VARIABLE in self.traits
 
     @property
     def is_passed_on(self) -> bool:
-        """Whether a function other than the one that set it may release it."""
+        """Whether a function other than the one that set the lock may release it."""
         return Trait.PASSED_ON in self.traits
 
     @property
     def is_for_some(self) -> bool:
-        """Whether only some threads of a team execute such a construct at the same time."""
+        """Whether the construct is never executed by all threads of a team at the same time."""
         return Trait.FOR_SOME in self.traits
 
     @property
     def is_set_by_code(self) -> bool:
-        """Whether the holder may be known only from the code of threads."""
+        """Whether the code of threads is the only source for the holder, if no runtime records it."""
         return Trait.BY_CODE in self.traits
 
     @property
@@ -165,7 +165,7 @@ class Kind(Word):
 
     @property
     def node(self) -> Kind:
-        """The kind of its node in the wait-for graph."""
+        """The kind of the object's node in the wait-for graph."""
         return Kind(self._node)
 
 

@@ -97,8 +97,9 @@ class TreeNode:
 
 @record
 class RankWait:
-    """Ranks that are in one call of MPI, and ``missing``, those that it waits for: all others of its communicator, or
-    the one rank that the call names. ``unknown`` says why these are not known, None if they are.
+    """Ranks that are in one call of MPI, and the ranks that the call waits for (``missing``). Those are all other ranks
+    of the call's communicator, or the one rank that the call names. ``unknown`` is the reason why the missing ranks are
+    not known, None if they are.
     """
 
     call: str
@@ -113,7 +114,7 @@ class RankEnd:
 
     ``kind`` is ``rank`` for a rank that waits for no other rank. Several such ranks are one end if they have the same
     problem and the same ranks wait for them. ``cycle`` is for ranks that wait for each other in their calls of MPI,
-    ``not_inspected`` for ranks without a result. ``waiting`` are the ranks that depend on these. ``verdict`` and
+    ``not_inspected`` for ranks without a result. ``waiting`` are the ranks that depend on ``ranks``. ``verdict`` and
     ``summary`` are set for ``rank``, None for other kinds.
     """
 

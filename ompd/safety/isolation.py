@@ -56,7 +56,8 @@ class Isolation:
         return list(dict.fromkeys((*library, *self.own, *others)))
 
     def __enter__(self) -> Isolation:
-        # Debuggers call from several threads, and commands nest: the last exit restores the path.
+        # Isolations may nest or overlap: commands call commands, and debuggers call from several threads. So the first
+        # entry isolates the path, and the last exit restores it.
         if self._depth == 0:
             self._usual, sys.path = sys.path, list(self.path)
         self._depth += 1

@@ -30,7 +30,8 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 MAX_STOPS = 5
-# The reads of a rehearsal are limited, because a walk along changing structures may not end. An answer may read more.
+# Limits of the number of reads in a rehearsal, which walks along changing structures and might not end. The answer
+# itself may read more.
 _MAX_REHEARSED, _MAX_REHEARSED_PER_THREAD = 400_000, 1_000
 _LONGEST_STOP = 3_600_000.0  # an hour, in milliseconds
 _NOT_STOPPED = "the process was not stopped: what this tells of different threads may be of different moments"
@@ -59,7 +60,7 @@ class Stopper:
         self.nonblocking = nonblocking
         self.held_by: str | None = None
         self._moment: Moment | None = None
-        self._best: Moment | None = None  # the best stop so far, which may have to give the answer
+        self._best: Moment | None = None  # the stop that lacks least; used if none is complete
         # The reasons why the last answer is incomplete.
         self._shortfalls: list[str] = []
         # Facts from files are read before the first stop. They are kept for all moments.
@@ -213,7 +214,8 @@ class Stopper:
         return self._answer_from(begin, best, stops, question, has_ended=has_ended)
 
     def _ask_unstopped(self, begin: Begin, question: Callable[[], _T], error: BadProcess) -> tuple[_T, Stop]:
-        # Read a process that cannot be stopped while it runs. Raise *error* if the result cannot carry a warning.
+        # Reads the process as it runs, because it cannot be stopped. Raises *error* if the result cannot carry a
+        # warning.
         glance = self.process.glance()
         stop = self._show(begin, glance)
         try:
@@ -231,7 +233,7 @@ class Stopper:
     def _answer_from(
         self, begin: Begin, moment: Moment, stops: int, question: Callable[[], _T], *, has_ended: bool
     ) -> tuple[_T, Stop]:
-        # Data of other moments are not used. The answer has gaps, but is of one moment.
+        # Answers from one stop that lacks some pages. The gaps are not filled with data of other moments.
         pages, left_out = len(moment.missed), moment.left_out
         times = "one stop" if stops == 1 else f"any of {stops} stops"
         if left_out:

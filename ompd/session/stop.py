@@ -35,9 +35,9 @@ class LoadedRuntime:
 
 
 class Straight(NamedTuple):
-    """The index of the innermost user frame of a stack, and its place, which follow from code addresses only.
+    """The index of the innermost user frame of a stack, and the place in that frame, as code addresses alone show them.
 
-    They are the same for all stacks of one shape. None if code addresses are not enough.
+    Both are the same for all stacks of one shape, and None if code addresses do not show them.
     """
 
     frame: int | None
@@ -122,8 +122,10 @@ class Stop:
 
     @cached_property
     def whole_runtimes(self) -> frozenset[Module]:
-        """The modules whose code all belongs to the runtime, whatever its functions are named. These are unknown
-        runtimes that a library named by the user reads.
+        """The modules that contain nothing but a runtime, so that all their functions are the runtime's, whatever their
+        names.
+
+        Each is an unknown runtime, which the OMPD library that the user named reads.
         """
         return frozenset(
             runtime.found.module

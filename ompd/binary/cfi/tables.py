@@ -39,7 +39,7 @@ from ompd.binary.cursor import Buffer, ByteOrder, Cursor, order_mark
 from ompd.binary.elf.elf import PT_GNU_EH_FRAME, PT_LOAD, SHT_NOBITS, ElfFile
 from ompd.errors import MalformedFile
 
-# Bounds above the needs of the largest programs. .debug_frame has a CIE for each compiled file.
+# The largest programs stay below both bounds. .debug_frame has a CIE for each compiled file.
 _MAX_ENTRIES, _MAX_CIES = 1 << 22, 1 << 18
 _MAX_FAULTS = 1000  # with more malformed entries, the index is given up
 

@@ -137,7 +137,8 @@ class SignalInfo:
         if self.code is None:
             raise Unavailable("the target does not say where the signal came from (si_code)")
         if self.code == SI_TKILL:
-            # If a handler raises a fault's signal again, the thread failed at the place where the fault interrupted it.
+            # A fault's signal counts without has_raised(): a handler raised it again, and the thread failed where the
+            # fault interrupted it.
             return self.sender in own and (self.number in _FAULTS or has_raised())
         return self.code > 0 and self.number in _FAULTS
 
@@ -201,7 +202,7 @@ class _Names:
         if name is None:
             name = raw.decode("utf-8", "surrogateescape")
             self._known[raw] = name
-        # The mark makes a cut name match no file.
+        # With the "…", a name that was cut off is the name of no file.
         return f"{name}…" if is_cut else name
 
 
@@ -241,8 +242,8 @@ def parse_process_note(data: bytes, pid_at: int, pointer_size: int, byte_order: 
 def parse_status_note(data: bytes, pid_at: int, pointer_size: int, byte_order: ByteOrder) -> StatusNote:
     """Return signals and times of an ``NT_PRSTATUS`` note that is long enough for the registers.
 
-    :param pid_at: the offset of ``pr_pid``. Two masks come before it. Three more numbers of 4 bytes, and the times in
-        seconds and microseconds, follow it
+    :param pid_at: the offset of ``pr_pid``. Before it are the two masks of signals. After it are three more numbers of
+        4 bytes, then the times in seconds and microseconds
     """
     words = _words(data[pid_at - 2 * pointer_size : pid_at], pointer_size, byte_order)
     user, user_us, system, system_us = _words(

@@ -108,7 +108,7 @@ DW_LNS_NEGATE_STMT, DW_LNS_CONST_ADD_PC, DW_LNS_FIXED_ADVANCE_PC = 6, 8, 9
 DW_LNE_END_SEQUENCE, DW_LNE_SET_ADDRESS, DW_LNE_DEFINE_FILE = 1, 2, 3
 DW_LNCT_PATH, DW_LNCT_DIRECTORY_INDEX, DW_LNCT_MD5 = 1, 2, 5
 
-# Lists of ranges (7.25). Their first kinds of entries also occur in lists of locations (7.29).
+# Kinds of entries in range lists (7.25). The first five have the same numbers in location lists (7.29).
 DW_RLE_END_OF_LIST, DW_RLE_BASE_ADDRESSX, DW_RLE_STARTX_ENDX, DW_RLE_STARTX_LENGTH, DW_RLE_OFFSET_PAIR = 0, 1, 2, 3, 4
 DW_RLE_BASE_ADDRESS, DW_RLE_START_END, DW_RLE_START_LENGTH = 5, 6, 7
 DW_LLE_DEFAULT_LOCATION = 5
@@ -121,7 +121,7 @@ NAMED_TYPES = frozenset(
     )
 )
 STRUCTURES = frozenset((DW_TAG_CLASS_TYPE, DW_TAG_STRUCTURE_TYPE, DW_TAG_UNION_TYPE))
-# Their target type has the size and the members.
+# Qualifiers: size and members are those of the type that they qualify.
 QUALIFIERS = frozenset(
     (
         *(DW_TAG_CONST_TYPE, DW_TAG_VOLATILE_TYPE, DW_TAG_RESTRICT_TYPE, DW_TAG_ATOMIC_TYPE),

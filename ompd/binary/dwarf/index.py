@@ -274,7 +274,8 @@ class _Noted(NamedTuple):
 
 
 class _Names:
-    # Type definitions of one unit by name, and the parent of each type and scope, 0 for the unit's own entry.
+    # For one unit: the offsets of type definitions by name (``places``), and the parent of each type and scope
+    # (``scopes``). A parent of 0 is the unit's own entry.
 
     __slots__ = ("places", "scopes")
 
@@ -367,7 +368,7 @@ class TypeIndex:
     def scope_of(self, place: EntryRef) -> tuple[str, ...] | None:
         """Return the names of the scopes around the type at *place*, outermost first; None if no type is there.
 
-        Empty for a type at the unit's top level. An unnamed scope is ``""``, a function ``"()"``.
+        The result is empty for a type at the unit's top level. An unnamed scope is ``""``, a function ``"()"``.
 
         :raises MalformedFile: if the unit is malformed
         """
@@ -377,7 +378,7 @@ class TypeIndex:
             return None
         scope: list[str] = []
         while len(scope) < _MAX_DEPTH:
-            # A definition may be outside of its declaration's scope.
+            # The scopes of a type are those around its declaration; its definition may be outside of them.
             declared = self.entry(EntryRef(unit, offset))[1].get(dw.DW_AT_SPECIFICATION)
             if declared is not None and isinstance(declared.raw, int) and declared.raw < offset:
                 offset = declared.raw

@@ -21,8 +21,8 @@ from ompd.safety import limits
 # Numbers of rows: in a chunk, the unit of reading; kept in memory, of all tables of a file; and in a sequence whose
 # rows are not sorted by address, which no compiler writes.
 _CHUNK, _MAX_KEPT, _MAX_UNORDERED = 512, 1 << 18, 1 << 18
-_SEQUENCE_COST = 32  # memory of a sequence, as a number of rows
-_CHUNK_COST = 16  # memory of a chunk without its rows, as a number of rows
+_SEQUENCE_COST = 32  # a sequence takes as much memory as this number of rows
+_CHUNK_COST = 16  # a chunk without its rows takes as much memory as this number of rows
 
 # A path, already read or still in its section.
 _Path = Value | bytes | None
@@ -256,7 +256,7 @@ class LineTable:
         return sequences
 
     def _read_sequence(self, cursor: Cursor) -> _Sequence | None:
-        # None for a sequence without rows, or if the line number program ends within the sequence.
+        # Returns None for a sequence without rows, and for one in which the line number program ends.
         state: _State | None = (cursor.position, 0, 1, 1, self._default_is_stmt)
         end: int | None = None
         firsts: list[int] = []

@@ -136,8 +136,8 @@ def _old_list(unit: Unit, cursor: Cursor, steps: Iterable[None]) -> Iterator[tup
 
 
 def _split_list(unit: Unit, cursor: Cursor, steps: Iterable[None]) -> Iterator[tuple[int, int]]:
-    # The kinds of entries in gcc and gdb: the end, a base, two indexes of addresses, or an index and a length of four
-    # bytes.
+    # Before DWARF 5, gcc and gdb give split files these kinds of entries: 0 ends the list, 1 sets the base, 2 has two
+    # indexes of addresses, 3 has such an index and a length, 4 has two offsets from the base.
     base = unit.base_address
     for _ in steps:
         kind = cursor.byte()

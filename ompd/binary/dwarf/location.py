@@ -196,8 +196,10 @@ def evaluate_type(unit: Unit, expression: bytes, frame: FrameContext, object_add
 
 
 def derefs_through(parameter: bytes, expression: bytes, byte_order: ByteOrder) -> int | None:
-    """Return the number of pointers to follow from a pointer argument to a variable. *parameter* and *expression* are
-    their location expressions.
+    """Return how many pointers lead from a pointer argument to a variable, after the argument itself.
+
+    :param parameter: the location expression of the argument
+    :param expression: the location expression of the variable
 
     :returns: 0 if the variable is a part of the structure that the argument points to, 1 if a pointer in that structure
         points to the variable, and so on; None if the variable is not reached through the argument

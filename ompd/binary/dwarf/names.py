@@ -111,7 +111,7 @@ class Names:
                 if tag == dw.DW_TAG_SUBPROGRAM:
                     is_told = name is not None and not self._is_outlined(name)
                     if name is None or not is_told:
-                        continue  # gcc nests an outlined function in the function that contains the construct
+                        continue  # gcc nests an outlined function, which gets no part in the name
                     parts.append(name)
                 else:
                     parts.append(name or ("{lambda}" if parts[-1].startswith("operator()") else "{unnamed}"))

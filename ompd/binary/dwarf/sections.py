@@ -107,10 +107,10 @@ class Sections:
         return bytes(joined), 0, len(joined)
 
     def copied(self, data: Bytes, start: int, size: int) -> bytes | None:
-        """Return a copy of part of a section that is in a file. None if the part is too large, or if the section is
-        already in memory.
+        """Return a copy of *size* bytes of a section, from position *start* of its buffer. None if they are too many,
+        are in holes of the file, or are already in memory.
 
-        :param data: the buffer of the section, and *start* a position in it
+        :param data: the section's buffer
         """
         if isinstance(data, bytes) or size > _MAX_COPIED or self._copied + size > _MAX_ALL_COPIED:
             return None

@@ -12,7 +12,7 @@ ELFCOMPRESS_ZLIB, ELFCOMPRESS_ZSTD = 1, 2
 _OLD_MAGIC = b"ZLIB"
 # Deflate codes at most 258 bytes in two bits (RFC 1951), so a larger ratio is false.
 MAX_DEFLATE_RATIO = 1032
-# zstd codes a block of at most 128 KB in four bytes (RFC 8878, 3.1.1.2).
+# zstd codes at most 128 KB, a block of one repeated byte, in four bytes (RFC 8878, 3.1.1.2).
 MAX_ZSTD_RATIO = 1 << 15
 
 

@@ -352,9 +352,10 @@ class ElfFile:
     def section_span(self, section: Section) -> tuple[Buffer, int, int]:
         """Return a buffer that holds *section*'s bytes, and their start and end in it.
 
-        Only compressed sections are copied; their inflated bytes are cached.
+        The buffer is the file's own, except for a compressed section: its inflated bytes are a copy, which is cached.
 
-        The span of SHT_NOBITS, as in a file that ``objcopy --only-keep-debug`` wrote, is empty.
+        For a section of type SHT_NOBITS the span is empty. A file that ``objcopy --only-keep-debug`` wrote has such
+        sections.
 
         :raises MalformedFile: if it is not in the file, or its compressed form is damaged
         """

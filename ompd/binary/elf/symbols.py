@@ -52,7 +52,7 @@ _SHN_LORESERVE = 0xFF00  # from here on not a section: SHN_ABS means no address,
 # table of overlapping symbols costs.
 _MAX_NESTED = 256
 _MAX_ALIASES = 256
-# Absent names are cached for string tables of at least this size.
+# Names that a string table lacks are remembered if the table has at least this size.
 _MIN_STRINGS, _MAX_ABSENCES = 1 << 18, 128
 _MIN_KEPT, _PROBES = 1 << 12, 64  # sorting a smaller table is as fast as reading it from the cache
 _MAX_VARIABLES = 1 << 18
@@ -124,7 +124,7 @@ class SymbolSection:
 
     @cached_property
     def _name_offsets(self) -> list[int]:
-        # st_name of every symbol. A strided view does the work of iter_unpack in C.
+        # Returns st_name of every symbol. It is the first word of each, so a strided view is a faster iter_unpack.
         entries, size = self._entries, self._struct.size
         if self._elf.byte_order == sys.byteorder:
             return memoryview(entries).cast("I")[:: size // 4].tolist()
@@ -350,7 +350,8 @@ class SymbolSection:
         return None
 
     def preceding(self, address: int) -> Symbol | None:
-        # The nearest symbol before the address, if it has no size and is in the same section.
+        # Returns the nearest symbol at or before the address, but only if it has no size, and *address* is not behind
+        # the end of the symbol's section.
         starts, indexes = self._by_address
         last = bisect_right(starts, address)
         if last == 0:

@@ -43,8 +43,8 @@ def is_fortran(unit: Unit) -> bool:
 
 
 def constant_bounds(info: TypeInfo, place: EntryRef) -> list[tuple[int | None, int | None]]:
-    """Return first index and count of each dimension of the array at *place*, in the file's order. Each is None if it
-    is computed in the target or unknown.
+    """Return first index and count of each dimension of the array at *place*, in the file's order. Both are None for a
+    dimension whose bounds the file does not have, as when the target computes them.
     """
     found: list[tuple[int | None, int | None]] = []
     for attributes in _rows(info, place):

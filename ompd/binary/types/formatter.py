@@ -35,8 +35,8 @@ _MAX_ELEMENTS = 1 << 14
 class ValueFormatter:
     """Formats values of the types in one file.
 
-    :param types: the file's types. Through them pointers, descriptors and values at addresses are read from the target
-    :param symbolize: returns the name of an address, None without one
+    :param types: the file's types. They also read the target, for pointers, descriptors and values at addresses
+    :param symbolize: returns the name of the symbol at an address, None if there is none
     """
 
     def __init__(

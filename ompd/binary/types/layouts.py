@@ -249,9 +249,9 @@ class TypeReader:
         return machine.pop()
 
     def bound_in(self, place: EntryRef) -> int:
-        """Return the value of the variable at *place*, which holds the bound of an array.
+        """Return the bound of an array that the variable at *place* holds.
 
-        :raises Unsupported: always here, because the variable is in a frame
+        :raises Unsupported: always in this class: the variable is in a frame, and this class reads no frames
         """
         raise Unsupported("an array whose bounds are in another variable")
 

@@ -62,8 +62,8 @@ class ValueBytes:
     def take(self, offset: int, size: int) -> bytes:
         """Return *size* bytes at *offset* of the value.
 
-        :raises MemoryFault: if they cannot be read
-        :raises Unavailable: if they are unknown
+        :raises MemoryFault: if memory there cannot be read
+        :raises Unavailable: if fewer bytes of the value are known
         """
         if self.address is None:
             if offset < 0 or offset + size > len(self.raw):

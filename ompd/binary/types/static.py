@@ -246,7 +246,8 @@ class _NameSearch:
         cursor = unit.cursor(unit.bounds[1] - unit.bounds[0])
 
         def choose(abbreviation: Abbreviation) -> tuple[int, Steps, int] | None:
-            # The tag, the steps to the name, and its form, 0 without a name
+            # Returns the tag, the steps that skip to the name, and the name's form, which is 0 for entries without a
+            # name.
             tag, _, attributes = abbreviation
             if tag not in tags:
                 return None
@@ -365,7 +366,7 @@ _Key = tuple[str, int, int]
 
 
 class _TypePart(NamedTuple):
-    # A part of a type: its label and offset. For an array, the part is one element, with the counts of elements.
+    # A member of a structure, or the element of an array with its number of elements in each dimension (``counts``).
     label: str
     offset: int
     type: EntryRef
@@ -470,7 +471,8 @@ class _TypeSearch:
         return self._inside_types[_key(outermost)]
 
     def _look_inside(self, outermost: EntryRef) -> None:
-        # A stack replaces recursion: a type is pushed again and completed after its parts.
+        # A stack replaces recursion. A type is pushed twice: before its parts are known, and with them, to be joined
+        # last.
         inside_types = self._inside_types
         stack: list[tuple[EntryRef, int, list[_TypePart] | None]] = [(outermost, 0, None)]
         while stack:

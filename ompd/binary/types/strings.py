@@ -27,7 +27,9 @@ class StringFormatter:
         self.truncated = False
 
     def is_plain_string(self, target: EntryRef | None) -> bool:
-        """Return whether the quotes already show the type of *target*, as for a pointer to ``char``."""
+        """Return whether a pointer to *target* needs no type before its string, as ``char *``: the quotes already show
+        it.
+        """
         if target is None:
             return False
         try:

@@ -36,8 +36,8 @@ _STEP = r"([^.\[\]]+)((?:\[\d{1,9}\])*)"
 _MAX_CHAIN = 64
 _MAX_SEARCHES = 8
 _MAX_MEMBERS = 1 << 16
-# Maximum number of base classes and unnamed members of one structure, at all levels. In a malformed structure that
-# contains itself twice, the number doubles at each level.
+# The largest number of base classes and unnamed members in one structure, at all levels together. In a malformed
+# structure that contains itself twice, their number doubles at each level.
 _MAX_EMBEDDED = 1 << 11
 _MAX_BYTES = 1 << 48
 

@@ -67,14 +67,16 @@ class AllQueued:
 
 
 class Unnoted:
-    """Methods of handles, for runtimes that serve gcc's code. gcc records no notes about constructs."""
+    """Methods of handles, for runtimes of gcc's code, which has no notes about its constructs."""
 
     def source(self) -> None:
-        """Return None: gcc writes no note about a construct."""
+        """Return None, because gcc writes no notes about constructs."""
 
 
 class Unnumbered:
-    """Methods of handles, for runtimes with OpenMP 5's OMPT, which does not number threads, regions and tasks."""
+    """Methods of handles, for runtimes with the OMPT of OpenMP 5. Tools get no numbers of threads, regions and tasks
+    from it.
+    """
 
     def ompt_id(self) -> NoReturn:
         raise Unsupported("with OpenMP 5's OMPT a runtime gives no identifiers: tools give words (tool_data)")

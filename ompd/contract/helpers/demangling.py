@@ -68,8 +68,8 @@ def source_name(mangled: str, own: Sequence[re.Pattern[str]] = ()) -> str | None
 
 
 def named_variable(mangled: str, own: Sequence[re.Pattern[str]] = ()) -> NamedVariable | None:
-    """Return the variable that a compiler-made name stands for, None if the name does not show how a construct shares
-    it.
+    """Return the variable that a compiler-made name stands for. None if the name does not show which data-sharing the
+    variable has in its construct.
 
     :param own: as for :func:`demangle`
     """
@@ -77,8 +77,8 @@ def named_variable(mangled: str, own: Sequence[re.Pattern[str]] = ()) -> NamedVa
 
 
 def variable_of(name: DemangledName) -> NamedVariable | None:
-    """Return the variable that a demangled name stands for, None if the name does not show how a construct shares
-    it.
+    """Return the variable that a demangled name stands for. None if the name does not show which data-sharing the
+    variable has in its construct.
     """
     try:
         sharing = VarInfo(name.flags & ~VARINFO_NEEDS_DEREFERENCE)

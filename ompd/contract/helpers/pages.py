@@ -64,8 +64,8 @@ class Heap:
     def read(self, address: int, size: int) -> bytes:
         """Return *size* bytes at *address*.
 
-        :raises CorruptState: if the bytes are all zeros, and so is the whole page on which they begin. At most a page
-            of bytes may cross a page boundary; the parts on the two pages are then checked separately
+        :raises CorruptState: if the bytes are all zeros, and so is the whole page on which they begin. If *size* is at
+            most a page, and the bytes are on two pages, each page is checked like that
         """
         data = self._process.read(address, size)
         if data.count(0) == size:
@@ -84,7 +84,7 @@ class Heap:
             try:
                 self._is_lost[page] = self._process.read(page, _PAGE).count(0) == _PAGE
             except MemoryFault:
-                self._is_lost[page] = False  # the whole page is not readable, but the requested part is
+                self._is_lost[page] = False  # the page was not lost: only a part of it is readable
         if self._is_lost[page]:
             raise CorruptState(
                 address, "nothing but zeros where a structure of the runtime should be: its page is lost"

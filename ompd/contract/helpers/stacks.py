@@ -10,9 +10,10 @@ from ompd.contract.plugin import ParallelHandle
 from ompd.contract.process import Frame, Module, Process
 from ompd.errors import OmpdError, Unavailable
 
-# All threads of a team show the same entry. If a few show none, the others seldom do.
+# How many stacks of a team are searched for the entry of the region's function. All show the same entry, and if a few
+# show none, the others seldom do.
 _MAX_THREADS = 8
-# The frames of a few runtime routines take some hundred bytes.
+# A longer span is not read: the frames of a few runtime routines take only some hundred bytes.
 _MAX_WORDS = 1 << 13
 
 
@@ -45,8 +46,8 @@ class CodeOwners:
 
 
 def words_on(memory: Memory, start: int, end: int | None) -> Sequence[int]:
-    """Return the words of a stack from *start* to *end*, none if the end is unknown, or too far away for the frames of
-    a few routines.
+    """Return the words of a stack from *start* to *end*. Return none if *end* is unknown, or too far from *start* for
+    the frames of a few routines.
 
     :raises MemoryFault: if the stack cannot be read
     """
@@ -71,10 +72,9 @@ def runs(inside: Sequence[bool], is_divided: Callable[[int], bool]) -> Iterator[
 
 
 def interrupted_at(frames: Sequence[Frame], begins_code: Callable[[int], bool]) -> Iterator[int]:
-    """Yield 0, then the index of the frame that each signal handler interrupted, where the stack before the signal
-    begins.
+    """Yield 0, then for each signal handler on the stack the index of the frame that it interrupted.
 
-    A thread goes on waiting while it handles a signal.
+    The frames from each index on may show what the thread waits for: a thread that handles a signal still waits.
 
     :param begins_code: returns whether a construct's code begins at the frame with an index. Signal handlers outside of
         that frame do not concern the thread's wait
@@ -97,7 +97,7 @@ def region_entry(
     :raises Unavailable: if the entry is unknown
     """
     size = min(region.size(), _MAX_THREADS)
-    # The primary thread is last, because its stack may hold several regions.
+    # The primary thread's stack is searched last, because it may hold several regions.
     for number in reversed(range(size)):
         try:
             entry = on_stack(number)

@@ -199,8 +199,8 @@ I386 = Architecture(
     jump_slot=7,  # R_386_JMP_SLOT
     tpoff_relocation=14,  # R_386_TLS_TPOFF
     x87=True,
-    # int $0x80: the kernel returns there, however it was entered. The numbers are those of futex and futex_time64. In
-    # glibc's clone(), "mov %ebx, (%ecx)" comes between the instructions.
+    # The kernel returns behind an int $0x80, even if it was entered by sysenter. 240 and 422 are futex and
+    # futex_time64. In glibc's clone(), "mov %ebx, (%ecx)" is between the load of the number and int $0x80.
     system_calls=SystemCalls(
         *(b"\xcd\x80", rb"(?s:\xb8(..)\0\0)", 3, 1, 2, (240, 422), 158, 0),
         (b"\xb8\x78\0\0\0\x89\x19\xcd\x80", b"\xb8\xb3\x01\0\0\xcd\x80"),

@@ -21,12 +21,12 @@ _MASK = (1 << 64) - 1
 _MOVES = frozenset(
     (0x63, 0x88, 0x89, 0x8A, 0x8B, 0x8C, 0x8D, 0xC6, 0xC7, *range(0x50, 0x60), 0x68, 0x6A, *range(0xB0, 0xC0))
 )
-# Opcodes that the field reg extends.
+# Opcodes whose instruction also depends on the field reg.
 _EXTENDED = frozenset(
     (0x80, 0x81, 0x83, 0x8F, 0xC0, 0xC1, *range(0xD0, 0xD4), *range(0xD8, 0xE0), 0xF6, 0xF7, 0xFE, 0xFF)
 )
 _STORES_OF_FPU = {0xD9: (2, 3, 6, 7), 0xDB: (1, 2, 3, 7), 0xDD: (1, 2, 3, 6, 7), 0xDF: (1, 2, 3, 6, 7)}
-"""The values of the field reg with which each opcode writes memory."""
+"""For each opcode of the FPU, the values of the field reg that make it write memory."""
 _SIZEOF_FPU = 108  # fnsave
 _SIZEOF_STATE = 1 << 12  # fxsave and xsave, at most
 
@@ -45,15 +45,16 @@ _WRITES_RM = frozenset(
     )
 )
 _ONLY_HINTS = frozenset((0x0D, *range(0x18, 0x20)))  # prefetches, hints and instructions that do nothing
-# Opcodes with general registers. All others with two operands have vectors; 2A, 6E, 2C, 2D and 7E have both.
+# Opcodes whose operands are general registers. All others with two operands have vectors; 2A, 6E, 2C, 2D and 7E have
+# one of each.
 _GENERAL = frozenset(
     (*range(0x04), *range(0x18, 0x28), *range(0x40, 0x50), *range(0x80, 0xC2), 0xC3, 0xC7, *range(0xC8, 0xD0))
 )
 _LOADS = (0x10, 0x28, 0x6F, 0x7E)
 _FROM_GENERAL, _TO_GENERAL = (0x2A, 0x6E), (0x2C, 0x2D, 0x50, 0x7E, 0xD7)
 
-# Stores, by map and opcode: opcodes that write an operand in memory. All others read the operand or leave it alone. An
-# opcode that is a store only with some values of another field counts as a store.
+# By map, the opcodes that store: they write their operand if it is in memory. All others read the operand or leave it
+# alone. An opcode that stores only with some values of another field is in the table.
 
 _STORES_BEHIND_0F = frozenset(
     (
@@ -75,7 +76,7 @@ _STORES = {
 }
 # vpmovqb and similar instructions, which narrow elements: EVEX.F3.0F38
 _NARROWED = frozenset((*range(0x10, 0x16), *range(0x20, 0x26), *range(0x30, 0x36)))
-# maskmovdqu and movdir64b write to an address in a register that the operand does not name.
+# maskmovdqu and movdir64b write to memory, but not to their operand: another register holds the address.
 _STORES_ELSEWHERE = frozenset(((1, 0xF7), (2, 0xF8)))
 
 
