@@ -33,9 +33,9 @@ def ask(
     """Return the findings about the library at a path.
 
     :param programs: core files whose runtime the library is for
-    :param expect: a file with the keys of known findings, one a line
+    :param expect: a file of known findings, with one key in each line
     :param first: stop trying a program at its first finding
-    :raises OmpdError: if it cannot be tried
+    :raises OmpdError: if the library cannot be tried
     """
     known = known_in(expect) if expect is not None else ()
     path = str(Path(library).absolute())

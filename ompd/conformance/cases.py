@@ -45,13 +45,15 @@ class Plan:
     api: int
     """The library's version of the interface."""
     number: tuple[int, int, int] = (1, 3, THREAD)
-    """A variable that is a number: itself, its scope, and the cell of a handle of that scope."""
+    """A control variable whose value is a number: the variable's number, its scope, and the cell of a handle of that
+    scope.
+    """
     text: tuple[int, int, int] = (1, 3, THREAD)
-    """A variable that is a text, likewise."""
+    """A control variable whose value is a text, in the same form."""
     states: frozenset[int] = frozenset()
     """The states that the library enumerates."""
     icvs: frozenset[int] = frozenset()
-    """The variables that the library enumerates."""
+    """The control variables that the library enumerates."""
 
 
 @record
@@ -67,13 +69,13 @@ class Case:
     """The key of the standard's sentence in :data:`RULES`."""
     law: Law | None = None
     setup: str = "full"
-    """``nothing``, ``loaded``, ``full`` or ``ended``."""
+    """What was done before the steps: ``nothing``, ``loaded`` (the library is initialised), ``full`` or ``ended``."""
     alone: bool = False
     """Whether the case leaves its process unfit for others."""
     needs: tuple[int, ...] = ()
     """The cells that must hold a handle."""
     judges_any: bool = False
-    """Judge the case even if its last call was left out because an earlier one had failed."""
+    """Whether the case is judged even if its last call was left out because an earlier one had failed."""
 
     @property
     def follows(self) -> Rule:
@@ -287,7 +289,9 @@ def _nothing_but_null(functions: frozenset[str]) -> Iterator[Case]:
 
 
 def life(functions: frozenset[str], plan: Plan) -> Iterator[Case]:
-    """Yield calls of the first routines, before the library is initialised, and after it is finalised."""
+    """Yield cases for the library's begin and end: its first routines, calls before it is initialised, and calls after
+    it is finalised.
+    """
     bad, unsupported = frozenset((Rc.BAD_INPUT,)), frozenset((Rc.UNSUPPORTED,))
 
     def first(key: str, function: str, title: str, steps: Sequence[Step], allowed: frozenset[Rc], **more: Any) -> Case:
@@ -340,7 +344,8 @@ def life(functions: frozenset[str], plan: Plan) -> Iterator[Case]:
     for function, routine in ROUTINES.items():
         if function in functions and routine.takes and routine.takes[0] in HANDLES and function not in _NO_CASES:
             arguments = good(function, plan)
-            # The handles are from before the end: the library only has to survive the call.
+            # Any code is right here: the handles are from before the library's end, and it only has to survive the
+            # call.
             steps = (*outs(arguments), call(function, *arguments))
             title = "with a handle from before the end"
             yield first(
@@ -358,7 +363,7 @@ def life(functions: frozenset[str], plan: Plan) -> Iterator[Case]:
 
 
 def released(functions: frozenset[str], plan: Plan) -> Iterator[Case]:
-    """Yield calls with handles that were released, and second releases."""
+    """Yield cases that release a handle, release it a second time, or use it after its release."""
     for letter, release in RELEASES.items():
         if release not in functions:
             continue

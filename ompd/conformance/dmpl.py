@@ -32,7 +32,7 @@ from ompd.runtimes.hosted.results import clean
 VERSION = "DMPL 2004"
 _LIMITS = Limits(seconds=10.0, memory=1 << 29, callbacks=1 << 19)
 _ROOM = 200
-# An error code of the debugger.
+# The code that the debugger's failing callbacks return.
 _FAILURE = 4711
 _MOST_FAILURES = 40
 _FAILED: Mapping[str, Any] = {
@@ -63,7 +63,9 @@ _INITIALISE = INITIALISE[0]
 
 @record
 class DmplTried:
-    """The findings about a library by their keys, the text of its version, and the functions that were not tried."""
+    """The findings about a library by their keys, the text of the library's version, and the functions that were not
+    tried.
+    """
 
     rows: Mapping[str, ConformanceFinding]
     version: str
@@ -350,7 +352,7 @@ def _routines(tool: _Tool) -> str:
 
 
 class _NoSymbols:
-    # A process without symbols. A library that answers about it uses data of another process.
+    # A debugger's process without symbols. A library that still finds a copy there uses data of another process.
 
     def __init__(self, callbacks: Callbacks) -> None:
         self._callbacks = callbacks

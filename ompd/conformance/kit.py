@@ -205,7 +205,8 @@ def _try_all(runs: Runs, functions: frozenset[str], *, is_whole: bool) -> None:
 
 
 def _repeat_with_poison(runs: Runs, functions: frozenset[str]) -> None:
-    # With allocated memory that is not zero, cases fail whose members the library leaves uninitialised.
+    # Cases with right arguments are played again, with allocated memory that is not zero. A library fails them if it
+    # leaves members uninitialised.
     runs.close()
     runs.before = ({"do": "poison", "byte": 0xA5},)
     runs.suffix = "/poisoned"

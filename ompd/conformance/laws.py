@@ -41,7 +41,10 @@ _IMPLICIT_TASK = 5  # a scope
 
 
 def written(*places: tuple[int, int]) -> Law:
-    """Return the law that a call writes its results: exactly *size* bytes into each *cell*."""
+    """Return the law that a call writes its results.
+
+    :param places: pairs of a cell and a size. A successful call must write that many bytes into the cell, and no more
+    """
 
     def law(plan: Plan, replies: Sequence[Reply]) -> str:
         for cell, size in places:

@@ -48,7 +48,7 @@ _STATE_NAMES = {f"ompt_state_{state.name.lower()}" for state in State}
 
 @record
 class Icv:
-    """A variable that the library has."""
+    """A control variable that the library has."""
 
     name: str
     number: int
@@ -129,7 +129,7 @@ def _enumerate(
     laws: tuple[Law, Law],
     names: dict[int, str],
 ) -> None:
-    # *laws*: of each step, and of its name.
+    # Of *laws*, the first is for each step of the enumeration, the second for the name that the step gives.
     law, named = laws
     title = "all of them, one after the other"
     name_rule = "state-name" if "states" in function else "variable-name"
@@ -279,7 +279,7 @@ def faults(runs: Runs, functions: frozenset[str]) -> None:
             continue
         _faults_of(runs, function, good(function, runs.plan), "")
         if "string" in function and "any" in routine.takes:
-            # Libraries read a number in another way than a text.
+            # Both kinds of variables are tried: libraries read a number in another way than a text.
             icv, scope, handle = runs.plan.number
             _faults_of(runs, function, [("in", handle), ("n", scope), ("n", icv), ("at", OUT + 3)], "-of-number")
 

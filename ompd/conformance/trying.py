@@ -1,4 +1,4 @@
-"""Plays cases, many in one process. A case with a finding is repeated in a process of its own."""
+"""Plays cases on a library, many of them in one process. A case with a finding is repeated in a process of its own."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ class Runs:
         return trial, handle_cells
 
     def _find_in_setup(self, setup: str, steps: Sequence[Step], ended: str) -> None:
-        # The library did not survive right arguments in the set-up.
+        # This is a finding: the library did not survive a set-up, all of whose arguments are right.
         function = steps[-1].get("function")
         setup_steps = tuple(steps[len(self.before) :])
         if function is not None and f"{function}/set-up{self.suffix}" not in self.findings:

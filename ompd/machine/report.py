@@ -32,7 +32,7 @@ class Report:
         chains: Sequence[LoadChain] = (),
         unavailable: Mapping[str, str] | None = None,
     ) -> None:
-        """Add a row."""
+        """Add a finding as a row."""
         self.rows.append(
             FindingRecord(
                 kind=kind,
@@ -48,7 +48,7 @@ class Report:
         )
 
     def unknown(self, kind: str, subject: str, why: str, consequence: str, remedy: str | None = None) -> None:
-        """Add a row about something that exists and is unknown."""
+        """Add a row about something that could not be examined."""
         self.add(kind, "note", subject, None, consequence, remedy, unavailable={"finding": why})
 
     def fine(self, what: str) -> None:

@@ -84,7 +84,7 @@ def _attempt(report: Report, status: dict[str, str]) -> None:
 
 
 def traced_child_fault() -> str | None:
-    """Trace a child that only waits, and return the error, None if it worked.
+    """Trace a child that only waits. Return the error, None if tracing worked.
 
     :raises OSError: if no child can be forked
     """

@@ -19,8 +19,8 @@ ADDRESSES = frozenset(
 """Members whose values are addresses or words that may hold addresses."""
 
 WORDS = frozenset((("Evidence", "value"),))
-"""Members whose values are words of memory and written like addresses, with their record."""
-# Members that hold a name, although other records hold an address in the member of this name.
+"""Members whose values are words of memory and are written like addresses. Each has its record's name in front."""
+# Members that hold a name. In other records, a member called the same holds an address.
 _NAMED = frozenset((("Link", "object"),))
 
 _MOST_SHOWN = 8

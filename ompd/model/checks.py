@@ -35,10 +35,10 @@ class DifferenceRecord(Record):
 
 @record
 class CheckedLibrary(Record):
-    """A library that was compared. ``file`` is where it is, ``version`` what it says of itself. ``vendor`` and
-    ``release`` are those of a library whose differences were measured, and ``what`` says where that one is from; None
-    for any other. ``facts`` is how many facts were compared, of which the two agree in ``same``, entries explain
-    ``explained``, and ``unexplained`` are left.
+    """A library that was compared with our own plugin. ``file`` is the library's file, ``version`` the version that it
+    reports. If the library is one whose differences are known, ``vendor`` and ``release`` name it, and ``what`` says
+    where it comes from; else all three are None. ``facts`` is the number of facts that were compared. ``same`` counts
+    those with equal values, ``explained`` those whose difference is known, ``unexplained`` all others.
     """
 
     runtime: str
@@ -55,9 +55,10 @@ class CheckedLibrary(Record):
 
 @record
 class EntrySeen(Record):
-    """What was seen of a known difference: its ``number`` and ``title``, at how many ``places`` of this program it
-    could be, and how many facts it ``explains``. ``state`` is ``seen``, ``not_here`` if this program has no place for
-    it, ``not_seen``, or ``gone`` if it is not seen where this release should have it.
+    """A known difference of a library, and whether this program shows it. ``number`` and ``title`` identify the
+    difference. ``places`` is the number of places in this program where it could show, ``explains`` the number of facts
+    that it explains. ``state`` is ``seen``, ``not_here`` if there is no such place, ``not_seen``, or ``gone`` if it did
+    not show although this release should have it.
     """
 
     runtime: str
@@ -71,8 +72,9 @@ class EntrySeen(Record):
 
 @record
 class CheckAnswer(Answer[DifferenceRecord]):
-    """The differences, those that nobody explains first, the ``libraries``, and all known differences that these may
-    have (``entries``).
+    """The facts that differ, unexplained ones first.
+
+    ``libraries`` are the libraries that were compared, ``entries`` all known differences that they may have.
     """
 
     libraries: tuple[CheckedLibrary, ...] = ()

@@ -11,14 +11,13 @@ _MOST_OTHERS = 10
 
 @record
 class ConformanceFinding:
-    """One departure of a library from the standard.
-
-    ``key`` identifies the finding, and stays the same in later releases of ``ompd``. ``function`` is the routine,
-    ``title`` says what was tried. ``rule`` is the standard's sentence in our words; ``version`` and ``section`` say
-    where the standard has it. ``level`` is ``demands`` or ``suggests``, for a sentence that the standard demands or
-    only suggests. ``expected`` is the right outcome, ``seen`` the outcome of this library. ``more`` counts further
-    cases with the same outcome; ``others`` has the titles of some of them. ``calls`` are the calls that show the fault,
-    after the library's set-up. ``is_known`` is True if the user's list of known findings has the finding.
+    """One departure of a library from the standard. ``key`` identifies the finding, and stays the same in later
+    releases of ``ompd``. ``function`` is the routine, ``title`` says what was tried. ``rule`` is the standard's
+    sentence in our words; ``version`` and ``section`` say where the standard has it. ``level`` is ``demands`` or
+    ``suggests``, for a sentence that the standard demands or only suggests. ``expected`` is the right outcome, ``seen``
+    the outcome of this library. ``more`` counts further cases with the same outcome; ``others`` has the titles of some
+    of them. ``calls`` are the calls that show the fault, after the library's set-up. ``is_known`` is True if the user's
+    list of known findings has the finding.
     """
 
     key: str

@@ -12,7 +12,9 @@ from ompd.records import record
 
 @record
 class FactChange(Record):
-    """A fact of a thread that differs: its ``name``, and its two values in words, None where there is none."""
+    """A fact of a thread that differs between two moments: its ``name``, and its value at each in words, None where it
+    has no value.
+    """
 
     name: str
     earlier: str | None
@@ -21,13 +23,14 @@ class FactChange(Record):
 
 @record(kw_only=True)
 class ThreadChange(Record):
-    """A thread of either moment, or of both.
+    """A thread that exists at one or both of two moments.
 
-    ``change`` is ``same``, ``moved`` (one of the ``facts`` differs), ``new`` or ``gone``. The ids are native ids at the
-    two moments. The number in the team, ``state`` (its general name), ``wait`` and ``where`` belong to the later
-    moment; for a thread that is gone, to the earlier one. ``stuck`` is True for a thread of the same process that waits
-    and has not moved. ``processor_ns`` is the processor time used in between, in nanoseconds; None for two processes.
-    ``unavailable`` lists the facts that could not be compared because one moment lacks them.
+    ``change`` is ``same``, ``moved`` (one of the ``facts`` differs), ``new`` or ``gone``. ``native_thread_id`` is its
+    native id at the later moment, ``earlier_thread_id`` at the earlier one. ``thread_num``, ``state``, ``wait`` and
+    ``where`` belong to the later moment; for a thread that is gone, to the earlier one. ``stuck`` is True for a thread
+    that waits and has not moved, if both moments are of one process. ``processor_ns`` is the processor time that the
+    thread used in between, in nanoseconds; None for two processes. ``unavailable`` has the facts that one moment lacks,
+    so that they could not be compared.
     """
 
     native_thread_id: int | None
@@ -48,10 +51,11 @@ class ThreadChange(Record):
 
 @record(kw_only=True)
 class TaskChange(Record):
-    """All tasks of one ``kind`` and one construct: how many there are at the two moments, by their status.
+    """All tasks of one ``kind`` and one construct. ``earlier`` and ``later`` are the numbers of such tasks at the two
+    moments, by status.
 
-    ``new``, ``gone`` and ``changed`` (in status or thread) count tasks by their ids. All three are None for two
-    processes.
+    ``new`` and ``gone`` count the tasks that only the later or only the earlier moment has. ``changed`` counts those
+    with another status or thread. Tasks are matched by id, so all three are None for two processes.
     """
 
     kind: str | None
@@ -74,8 +78,10 @@ class CounterChange(Record):
 
 @record
 class DiffAnswer(Answer[ThreadChange]):
-    """What differs between an ``earlier_target`` and the target. ``same_process`` says whether both are moments of one
-    process, None if that is unknown; threads are then matched as if they were. ``differs`` says whether anything does.
+    """What differs between an ``earlier_target`` and the target.
+
+    ``same_process`` is True if both are moments of one process. It is None if that is unknown; threads are then matched
+    as if it were True. ``differs`` is True if anything differs.
     """
 
     earlier_target: TargetRecord | None = None

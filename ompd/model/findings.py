@@ -34,8 +34,8 @@ class FindingRecord(Record):
     ``kind`` identifies the finding for scripts; ``area`` is ``target``, ``files``, ``process``, ``machine`` or
     ``installation``. ``severity`` is ``error`` if a query has no answer or the process may fail, ``warning`` if answers
     are worse or the process is slower, else ``note``. ``subject`` is a file, a thread or a setting. ``finding`` is the
-    observation, ``consequence`` its effect, ``remedy`` the exact command or setting that helps, None without one.
-    ``chains`` explain why modules are loaded.
+    observation, ``consequence`` its effect, ``remedy`` the exact command or setting that helps, None if there is none.
+    ``chains`` explain why the modules that the finding is about are loaded.
     """
 
     kind: str

@@ -25,7 +25,7 @@ def _names(kind: type[Any]) -> tuple[str, ...]:
 
 @cache
 def _others(kind: type[Any]) -> Callable[[Any], tuple[Any, ...]]:
-    # Returns a function for the values of all fields but the first.
+    # Returns a function that returns the values of all fields of a record but the first.
     names = [field.name for field in fields(kind)][1:]
     return attrgetter(*names) if len(names) > 1 else lambda record: tuple(getattr(record, name) for name in names)
 
@@ -72,7 +72,7 @@ def format_answer(command: str, answer: Any, extra: Callable[[Any], Mapping[str,
 
 
 def _parts(record: Any) -> Iterator[str]:
-    # A record of lists that may be long, with one line per item.
+    # Yields the text of a record all of whose fields are lists, with one line per item, because the lists may be long.
     yield "{"
     for number, name in enumerate(_names(record.__class__)):
         yield f"{', ' if number else ''}{_dump(name)}: "
@@ -81,7 +81,7 @@ def _parts(record: Any) -> Iterator[str]:
 
 
 def _joined(members: Mapping[str, Iterable[str]]) -> str:
-    # The text may have megabytes, so the pieces are joined only once.
+    # All pieces are joined at once: the text may have megabytes, which would be copied at each step.
     pieces: list[str] = []
     for key, texts in members.items():
         pieces += (",\n" if pieces else "{\n", _dump(key), ": ")

@@ -29,7 +29,7 @@ class Trait(Flag):
 
     NONE = 0
     LOCK = auto()
-    """A thread holds the object and releases it."""
+    """A thread holds the object, and then releases it."""
     TASKS = auto()
     """The wait ends once tasks are complete. The thread may execute tasks meanwhile."""
     PLACE = auto()
@@ -120,7 +120,7 @@ class Kind(Word):
 
     @property
     def is_lock(self) -> bool:
-        """Whether a thread holds the object and releases it."""
+        """Whether a thread holds the object, and then releases it."""
         return Trait.LOCK in self.traits
 
     @property
@@ -185,17 +185,18 @@ class Confidence(Word):
     """How sure a verdict is, the surest first."""
 
     PROVEN = "proven"
-    """It follows from memory that was read: everything that could set the threads free was excluded."""
+    """The verdict follows from memory that was read, and everything that could set the threads free is excluded."""
     LIKELY = "likely"
-    """It rests on reasoning such as elimination, or something that could set the threads free was not excluded."""
+    """The verdict rests on reasoning such as elimination, or something that could set the threads free is not excluded.
+    """
     POSSIBLE = "possible"
-    """It holds only if unknown facts turn out badly."""
+    """The verdict holds only if unknown facts turn out badly."""
     UNKNOWN = "unknown"
-    """It is undecided."""
+    """Whether the verdict holds is undecided."""
 
     @property
     def rank(self) -> int:
-        """0 for the surest."""
+        """The member's position in this class, 0 for the surest."""
         return list(Confidence).index(self)
 
 
@@ -224,12 +225,12 @@ class VerdictKind(Word):
 
     @property
     def rank(self) -> int:
-        """0 for the verdict to read first."""
+        """The member's position in this class, 0 for the verdict to read first."""
         return list(VerdictKind).index(self)
 
     @property
     def is_about_tasks(self) -> bool:
-        """Whether the list of tasks has more information about the verdict."""
+        """Whether the user finds more about this verdict in the list of tasks."""
         return self in (
             VerdictKind.EVENT_UNFULFILLED,
             VerdictKind.TASKWAIT_STARVED,
@@ -243,7 +244,9 @@ class VerdictKind(Word):
 
 
 class Doubt(Word):
-    """Reasons to doubt that a thread is still inside of a construct or holds a lock. A row has the reason in words."""
+    """Reasons to doubt that a thread is still inside of a construct, or still holds a lock. A row has the reason's
+    value in answers, then the reason in words.
+    """
 
     reason: str
 

@@ -11,10 +11,10 @@ from ompd.records import record
 class LayoutRecord:
     """A table of the layouts of a runtime's structures, for stripped runtimes.
 
-    ``name`` is the name of its ``file``; ``origin`` is ``shipped`` or ``user``. ``releases`` are the releases with
-    these layouts, ``architectures`` the psABI's names of architectures. ``build_ids`` maps build-ids of files with
-    these layouts to descriptions of the files. The releases export ``has_exports`` and do not export ``lacks_exports``.
-    ``provenance`` describes how the table was generated.
+    ``name`` is taken from the name of the table's ``file``. ``origin`` is ``shipped`` or ``user``. ``releases`` are the
+    runtime's releases with these layouts, ``architectures`` the processors, by the psABI's names. ``build_ids`` maps
+    build-ids of files with these layouts to descriptions of the files. The releases export ``has_exports`` and do not
+    export ``lacks_exports``. ``provenance`` describes how the table was generated.
     """
 
     name: str
@@ -47,7 +47,7 @@ class MemberRecord:
 
 @record
 class StructRecord:
-    """A structure of a runtime: the type's name, its size in bytes, its members by their offsets."""
+    """A structure of a runtime: the type's name, its size in bytes, and its members in the order of their offsets."""
 
     name: str
     size: int
@@ -56,7 +56,7 @@ class StructRecord:
 
 @record
 class LayoutAnswer:
-    """The known tables, or one of them by name: then ``structs`` is its contents, else None.
+    """The known tables of layouts. If one was requested by name, ``structs`` is its contents, else None.
 
     ``warnings`` name the files that were left out. ``complete`` is then False.
     """

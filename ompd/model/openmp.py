@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 class DllRecord(Record):
     """A debugger library that a runtime names in ``ompd_dll_locations``.
 
-    ``plugin`` is the kind of ompd's plugin that the name selects, None if it selects none. ``suitable`` is True if the
-    library can serve this program on this machine, ``chosen`` if it does; ``reason`` explains both. ``file`` is the
-    path that was tried, None if only the name counts.
+    ``plugin`` is the kind of ompd's plugin that the library's name selects, None if the name selects none. ``suitable``
+    is True if the library can serve this program on this machine, ``chosen`` is True if it does. ``reason`` explains
+    both. ``file`` is the path that was tried, None if only the name was looked at.
     """
 
     name: str
@@ -67,8 +67,8 @@ class RuntimeRecord(Record):
 
 @record
 class TargetRecord(Record):
-    """The target of a query. ``kind`` is ``core``, ``live``, ``lldb`` or ``gdb``, or ``machine`` where ``doctor`` has
-    none; ``signal`` the signal that ended it, by number and name.
+    """The target of a query. ``kind`` is ``core``, ``live``, ``lldb`` or ``gdb``; it is ``machine`` for ``doctor``
+    without a target. ``signal`` and ``signal_name`` are number and name of the signal that ended it.
 
     ``file`` is the core file. ``incomplete`` names the missing part of the target, None if the target is complete.
     ``thread_count`` is None if the missing part leaves the number of threads unknown. ``unproven`` are files that
@@ -97,12 +97,12 @@ Row = TypeVar("Row")
 
 @record
 class Answer(Record, Generic[Row]):
-    """The rows of one query, and what was not readable.
+    """The answer to one query, with its ``rows``, and what could not be read.
 
     ``complete`` is False if a part of the target could not be read or contradicted itself; ``warnings`` then has the
-    details. Facts that this kind of target lacks do not count: the row lists them in ``unavailable``. ``query`` is the
-    command that gives this answer, ``""`` without one. Iteration and ``len()`` are over the rows, so an answer without
-    rows is false.
+    details. A fact that this kind of target never has does not make the answer incomplete; its row lists the fact in
+    ``unavailable``. ``query`` is the command that gives this answer, ``""`` without one. Iteration and ``len()`` are
+    over the rows, so an answer without rows is false.
     """
 
     target: TargetRecord
@@ -131,7 +131,9 @@ class Answer(Record, Generic[Row]):
         return self.rows[index]
 
     def __str__(self) -> str:
-        """Return the text that the answer's command prints into a pipe; that of ``repr()`` if it is of no command."""
+        """Return the text that the answer's command prints into a pipe. An answer of no command returns the text of
+        ``repr()``.
+        """
         return texts.formatter(self) if texts.formatter is not None and self.query else repr(self)
 
     def _repr_html_(self) -> str:
@@ -229,7 +231,9 @@ class OutsideRecord(Record):
 
 @record
 class OwnStateRecord(Record):
-    """A thread's state as its runtime has noted it: its ``number`` there, and its ``name`` without a prefix."""
+    """A thread's state as its runtime has noted it: the state's ``number`` in the runtime, and its ``name`` without the
+    prefix.
+    """
 
     number: int
     name: str
@@ -313,8 +317,8 @@ class ParallelRecord(Record):
 
 @record
 class TaskFrame(Record):
-    """A frame of ``ompt_frame_t``: ``address`` on the stack; ``flags`` (OMPT's) say whose frame it is and what the
-    address is, None if a library does not tell them.
+    """A frame of a task (``ompt_frame_t``). ``address`` is an address on the stack. ``flags`` are OMPT's flags: whose
+    frame it is, and what the address is. They are None if an OMPD library does not tell them.
     """
 
     address: int
@@ -323,9 +327,9 @@ class TaskFrame(Record):
 
 @record
 class DependenceRecord(Record):
-    """An item of a task's ``depend`` clause: its ``address``, the variable there as ``symbol`` (with an offset, as
-    ``x+0x8``; None if no symbol covers it), and ``access``, ``in`` or ``out`` (any other than ``in``), None if the
-    runtime does not record it.
+    """An item of a task's ``depend`` clause. ``address`` is the item's address. ``symbol`` is the variable there, with
+    an offset as in ``x+0x8``; None if no symbol covers the address. ``access`` is ``in``, or ``out`` for every other
+    kind of dependence. It is None if the runtime does not record it.
     """
 
     address: int
@@ -361,9 +365,9 @@ class TaskRecord(Record):
     ``suspended``, ``queued``, ``waiting`` (not begun: it depends on incomplete tasks), ``detached`` (its code has
     ended, its event is not fulfilled) or ``complete`` (kept because of its children). ``waits_for`` is set for waiting
     and detached tasks. ``unfinished_children`` counts the incomplete explicit tasks that it generated, perhaps more
-    than are listed. ``tied`` is the runtime's record. It is False for a task that another thread may resume at a point
-    where its code permits this, which code of gcc never does. ``ompt_id`` is the task's number in a runtime with OMPT
-    of 2015. ``ompt_type`` is the type that such a runtime records, which is finer than ``kind`` (``degenerate``,
+    than are listed. ``tied`` is as the runtime records it: False for a task that another thread may resume, at a point
+    where the task's code permits this. gcc's code never permits it. ``ompt_id`` is the task's number in a runtime with
+    OMPT of 2015. ``ompt_type`` is the type that such a runtime records, which is finer than ``kind`` (``degenerate``,
     ``target``).
     """
 
@@ -406,7 +410,7 @@ class IcvRecord(Record):
 
 @record
 class SnapshotRecord(Record):
-    """A snapshot that was written: its file, its size and contents in bytes.
+    """A snapshot that was written: its file, the file's size in bytes, and what the file contains.
 
     ``modules`` are the modules whose symbols, unwind tables and debug information the file holds. ``problems`` are its
     gaps, in words.

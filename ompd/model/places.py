@@ -12,14 +12,15 @@ from ompd.records import record
 
 @record
 class Place(Record):
-    """A place in the code. ``function`` is the name in the source if debug information has it, else the symbol's name.
+    """A place in the code. ``function`` is the function's name in the source if debug information has it, else the
+    symbol's name.
 
     ``line`` counts from 1. ``file`` is the name in the debug information. Without debug information both are None.
-    ``address`` is the program counter; for a caller, the last byte of its call instruction. For a function that ended
-    by a jump and has no frame any more, it is the jump, None if the jump is unknown. ``calling`` is the library
-    function that this code called and that the thread is in, if that library has no debug information; None otherwise,
-    and for the C library and OpenMP runtimes. ``unproven`` is the reason why the files of this place may not be the
-    files that ran, None if they are verified.
+    ``address`` is the program counter; for a caller, the last byte of its call instruction. A function that ended by a
+    jump has no frame any more. Its ``address`` is that of the jump, None if the jump is unknown. ``calling`` is the
+    library function that this code called and that the thread is in, if that library has no debug information; None
+    otherwise, and for the C library and OpenMP runtimes. ``unproven`` is the reason why the files of this place may not
+    be the files that ran, None if they are verified.
     """
 
     address: int | None
@@ -32,7 +33,9 @@ class Place(Record):
 
 @record
 class SourceMark(Record):
-    """What happened in a line of source: ``text`` names the threads. If ``is_main``, a thread waits or works there."""
+    """A mark at a line of source. ``text`` says what happened there, and in which threads. ``is_main`` is True if a
+    thread waits or works there.
+    """
 
     line: int
     text: str
@@ -44,9 +47,9 @@ class SourceExcerpt(Record):
     """Lines of a source file around ``line``. ``first`` is the number of the first of ``lines``, ``path`` the file on
     this machine.
 
-    ``note`` says why these may not be the lines that were compiled, or why there are no ``lines``. It is None if debug
-    information and the times of the files give no reason for doubt. ``path`` is None without lines. ``marks`` are in
-    the order of their lines.
+    ``note`` says why the lines may not be those that were compiled, or why there are no ``lines``. It is None if debug
+    information and the times of the files give no reason for doubt. ``path`` is None if there are no lines. ``marks``
+    are in the order of their lines.
     """
 
     file: str
@@ -60,7 +63,7 @@ class SourceExcerpt(Record):
 
 @record
 class RegionFunction(Record):
-    """The function that the compiler made of a region's code: where it starts, and its ``construct``.
+    """The function that the compiler made of a region's code: the place where it starts, and its ``construct``.
 
     ``unproven`` is as in :class:`Place`.
     """
@@ -76,7 +79,7 @@ class RegionFunction(Record):
 @record
 class Construct(Record):
     """The construct of a function that a compiler made: ``kind`` is ``parallel``, ``task``, ``taskloop``, ``target`` or
-    ``teams``, None if it is unknown. ``file`` and ``line`` are where it begins, as in :class:`Place`.
+    ``teams``, None if it is unknown. ``file`` and ``line`` are where the construct begins, as in :class:`Place`.
     """
 
     kind: str | None
@@ -123,7 +126,7 @@ class LocalRecord(Record):
 
 @record
 class StackFrame(Record):
-    """One frame of a stack as the source reads; inlined functions have frames, too.
+    """One frame of a stack, as the source code has it: inlined functions have frames, too.
 
     ``function``, ``file`` and ``line`` are names and lines of the source: outlined code belongs to the function that
     contains the construct, and its outermost frame has the ``construct``. ``address`` is the program counter, for a
@@ -243,7 +246,9 @@ class VariableRecord(Record):
 
 @record
 class DistinctValue(Record):
-    """A value as in :class:`VariableRecord`, and the native ids of the threads that have it."""
+    """A value of a variable, as in :class:`VariableRecord`, and the native ids of the threads in which it has this
+    value.
+    """
 
     value: Any
     text: str
@@ -252,7 +257,8 @@ class DistinctValue(Record):
 
 @record
 class VariableStats(Record):
-    """Statistics of a variable's values: how many threads have one, and the distinct values, the most frequent first.
+    """Statistics of a variable's values: how many threads have a value, and the distinct values, the most frequent
+    first.
 
     ``minimum``, ``maximum`` and ``mean`` are for numbers, None for other values. ``outliers`` are the native ids of
     threads whose value is an outlier.

@@ -1,4 +1,6 @@
-"""Records of ``ompd why``: what threads wait for outside of OpenMP, verdicts, and the wait-for graph they rest on."""
+"""Records of ``ompd why``: what threads wait for outside of OpenMP, the verdicts, and the wait-for graph on which the
+verdicts rest.
+"""
 
 from __future__ import annotations
 
@@ -22,14 +24,14 @@ class SystemWait(Record):
     ``signal`` (sigwait, pause), ``child`` (waitpid), ``gil`` (Python's interpreter lock), ``mpi`` (inside of an MPI
     call, whether it sleeps or polls) or ``system_call`` (any other). ``routine`` is the function that was called
     (``pthread_cond_wait``, ``MPI_Recv``), ``system_call`` the kernel's name of the call; None if unknown. ``object`` is
-    the address of the mutex, condition variable or futex word, ``symbol`` the variable there. ``owner`` is the native
-    id of the holder or of the thread to be joined. ``owner_source`` is ``runtime`` if the id was read from the object,
-    ``derived`` if it results from reasoning. ``is_owner_alive`` is True if the process still has that thread, None
-    without an owner. ``descriptor`` is the file descriptor of an ``io`` wait. ``peer`` is the file of the descriptor,
-    the process of a ``child`` wait, or the other side of a call of MPI, None if unknown. ``is_timed`` is True for a
-    wait that ends by itself, ``is_shared`` for a futex that other processes may wake. Each is None if unknown.
-    ``is_recursive`` is True if the owner of the mutex may lock it again. ``expected`` is the number of threads that a
-    barrier needs. ``missing`` is the number of those that have not arrived, or the remaining count of a latch.
+    the address of the mutex, condition variable or futex word, ``symbol`` the name of the variable there. ``owner`` is
+    the native id of the holder or of the thread to be joined. ``owner_source`` is ``runtime`` if the id was read from
+    the object, ``derived`` if reasoning led to it. ``is_owner_alive`` is True if the process still has that thread,
+    None without an owner. ``descriptor`` is the file descriptor of an ``io`` wait. ``peer`` is the file of the
+    descriptor, the process of a ``child`` wait, or the other side of a call of MPI, None if unknown. ``is_timed`` is
+    True for a wait that ends by itself, ``is_shared`` for a futex that other processes may wake. Each is None if
+    unknown. ``is_recursive`` is True if the owner of the mutex may lock it again. ``expected`` is the number of threads
+    that a barrier needs. ``missing`` is the number of those that have not arrived, or the remaining count of a latch.
     ``readers`` is the number of threads that hold a read-write lock for reading. Each is None for other kinds, and if
     unknown. ``pool`` names the pool of an idle thread, such as ``the thread pool of OpenBLAS``, None for other threads.
     """
@@ -56,13 +58,14 @@ class SystemWait(Record):
 
 @record(kw_only=True)
 class HeldRecord(Record):
-    """A construct or lock inside of which a thread stands by the code of its frames: reasoning.
+    """A construct that a thread is inside of, or a lock that it holds, according to the code of its frames. No runtime
+    records this; it is the result of reasoning.
 
     ``kind`` is ``lock``, ``nest_lock``, ``critical``, ``atomic``, ``ordered``, ``single``, ``master``, ``masked``,
     ``section``, ``mutex`` (POSIX) or ``once`` (an initialization that one thread does for all). ``object`` is the
     address of the lock, None for a construct without a lock or if the code does not show it. ``symbol`` is the name as
-    in a thread's wait. ``place`` is the call that acquired or began it. ``is_certain`` is False if the thread may have
-    come another way. ``reason`` is the explanation in words.
+    in a thread's wait. ``place`` is the call that acquired the lock or began the construct. ``is_certain`` is False if
+    the thread may have come another way, without that call. ``reason`` is the explanation in words.
     """
 
     kind: Kind
@@ -75,15 +78,15 @@ class HeldRecord(Record):
 
 @record(kw_only=True)
 class SchedulingRecord(Record):
-    """Where a thread waits and may execute other tasks meanwhile.
+    """A wait during which a thread may execute other tasks.
 
-    ``kind`` is ``barrier``, ``taskwait``, ``taskgroup`` (its end) or ``dependence``; ``task`` is the id of the task
-    whose code waits. ``takes`` selects the tasks of the team that the thread may begin there: ``any``; ``children`` of
-    ``task``; ``group``, members of the task group (and children of ``task`` while no member is free to begin);
-    ``descendants`` of ``task``; ``tied_descendants``, descendants and all untied tasks. The other fields are for kinds
-    other than ``barrier``. ``count`` is the runtime's count of the tasks that the thread waits for, None without one;
-    ``address`` and ``value`` are the word with the count. ``tasks`` are the ids of the tasks that were found;
-    ``is_whole`` is True if these are all.
+    ``kind`` is ``barrier``, ``taskwait``, ``taskgroup`` (the end of one) or ``dependence``; ``task`` is the id of the
+    task whose code waits. ``takes`` selects the tasks of the team that the thread may begin there: ``any``;
+    ``children`` of ``task``; ``group``, members of the task group (and children of ``task`` while no member is free to
+    begin); ``descendants`` of ``task``; ``tied_descendants``, descendants and all untied tasks. The other fields are
+    for kinds other than ``barrier``. ``count`` is the runtime's count of the tasks that the thread waits for, None
+    without one; ``address`` and ``value`` are the word with the count. ``tasks`` are the ids of the tasks that were
+    found; ``is_whole`` is True if these are all that the thread waits for.
     """
 
     native_thread_id: int
@@ -102,7 +105,7 @@ class Evidence(Record):
     """Something that was read or seen, on which a verdict rests.
 
     ``source`` is ``runtime`` (a counter, owner or queue word was read), ``derived`` (elimination, reasoning) or
-    ``stack`` (frames of a stack). ``address`` and ``value`` belong to the word that was read, None if there is no word.
+    ``stack`` (frames of a stack). ``address`` and ``value`` are those of the word that was read, None if none was read.
     """
 
     text: str
@@ -135,8 +138,9 @@ class GraphNode(Record):
 class GraphEdge(Record):
     """An edge of the wait-for graph, from ``origin`` to ``target``, by the nodes' ids.
 
-    ``kind`` is ``waits_for``, ``held_by``, ``member``, ``executes``, ``child``, ``depends_on`` or ``may_run``. Edges
-    with the same ``group`` are alternatives: ``need`` of them suffice. ``source`` is as in :class:`Evidence`.
+    ``kind`` is ``waits_for``, ``held_by``, ``member``, ``executes``, ``child``, ``depends_on`` or ``may_run``. Edges of
+    one node with the same ``group`` are alternatives: it suffices if ``need`` of their targets can go on. ``source`` is
+    as in :class:`Evidence`.
     """
 
     origin: str
@@ -208,18 +212,18 @@ class VerdictRecord(Record):
     """One reason why threads do not go on.
 
     ``kind`` is a verdict of docs/why.md. ``stuck`` is the confidence that the threads never go on, ``confidence`` the
-    confidence in the cause. ``summary`` is one sentence; ``others`` is a sentence on further threads that wait, None
-    without any. ``advice`` are sentences on what to change in the program or to look at next. ``roots`` are the native
-    ids of the threads that the others depend on, ``cycle`` the links of the cycle or chain that begins there.
-    ``explains`` are the native ids of all threads that this verdict explains. ``unknowns`` are the missing facts that
-    would have been decisive, ``what_if`` an event that would set threads free, ``next_step`` a command to type.
+    confidence in the cause. ``summary`` is one sentence; ``others`` is a sentence on further threads that wait, None if
+    there are none. ``advice`` are sentences on what to change in the program or to look at next. ``roots`` are the
+    native ids of the threads that all others depend on, ``cycle`` the links of the cycle or chain that begins at a
+    root. ``explains`` are the native ids of all threads that this verdict explains. ``unknowns`` are the missing facts
+    that would have been decisive, ``what_if`` an event that would set threads free, ``next_step`` a command to type.
     ``place`` is the line to look at first. ``branch`` is set if a thread does not come to a barrier: the branch in
     front of the barrier whose other side goes to that thread's place, None if no such branch is found. ``branch_calls``
     are the functions whose results the branch depends on; ``variables`` are variables of its function, if debug
     information describes them. ``stacks`` are at most two stacks of threads that the verdict names, with the user's
     frames only; empty for all but the first verdicts. ``sources`` are the lines of source at the places of ``cycle``,
-    and where its locks were set, if the files are here; only the first verdict has them. In ``next_step`` the word
-    ``TARGET`` stands for the target.
+    and at the places where its locks were set, if the source files are on this machine; only the first verdict has
+    them. In ``next_step`` the word ``TARGET`` stands for the target.
     """
 
     kind: VerdictKind
@@ -267,7 +271,7 @@ class ChildRecord(Record):
 
 @record
 class WhyAnswer(Answer[VerdictRecord]):
-    """The answer of ``why``: verdicts, the first one to read first, and the graph they rest on.
+    """The answer of ``why``: the verdicts, beginning with the one to read first, and the graph on which they rest.
 
     ``children`` are child processes in which threads wait for something else than threads at work.
     """

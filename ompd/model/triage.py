@@ -7,7 +7,7 @@ from ompd.records import record
 
 @record
 class RankSet:
-    """Ranks of one job of MPI, in order; ``job`` is None if the environment does not name it."""
+    """Ranks of one job of MPI, in order. ``job`` is the job's name, None if the environment does not name it."""
 
     job: str | None
     ranks: tuple[int, ...]
@@ -15,7 +15,7 @@ class RankSet:
 
 @record
 class TriageFrame:
-    """A function of the user's that threads of a group are in, as the target has it that stands for the group.
+    """A user function that threads of a group are in. Its fields are those of the target that represents the group.
 
     ``loop`` is the first line of the innermost loop around ``line`` if the group ignores the exact line in that loop.
     ``depth`` is the number of repetitions of the frame, or of a sequence of frames with it; 1 if it does not repeat.
@@ -41,7 +41,7 @@ class TriageRecord:
     group, the first one by name; ``stack`` are that target's frames, innermost first. ``joined`` describes the
     differences of targets that are in one group although their stacks differ slightly. ``baseline`` is ``new``,
     ``grown``, ``fewer`` or ``same`` compared to an earlier triage, None without one. ``before`` is the number of
-    targets that the group had there.
+    targets that the group had in that triage.
     """
 
     id: str
@@ -57,7 +57,7 @@ class TriageRecord:
 
 @record
 class FailedTarget:
-    """A target without an answer, and why."""
+    """A target without an answer, and the reason why it has none."""
 
     target: str
     reason: str
@@ -65,7 +65,7 @@ class FailedTarget:
 
 @record
 class GoneGroup:
-    """A group of the earlier triage that is no more; ``before`` is how many targets it had."""
+    """A group of the earlier triage that this triage does not have. ``before`` is the number of targets that it had."""
 
     id: str
     verdict: str
@@ -127,7 +127,8 @@ class RankEnd:
 
 @record
 class JobRecord:
-    """The ranks of one job of MPI: who of them waits for whom, and where that ends, first what most depend on.
+    """The ranks of one job of MPI. ``waits`` says which of them wait for which, ``ends`` are the ranks where these
+    dependences end, those on which most ranks depend first.
 
     ``size`` is the number of ranks in the job, None if no environment has it. ``ranks`` are the inspected ranks.
     ``more_ends`` is the number of ends beyond ``ends``.
@@ -143,9 +144,12 @@ class JobRecord:
 
 @record
 class TriageAnswer:
-    """The groups, outliers first; the targets without an answer; groups that are gone; and the tree of all stacks, each
-    node before those that it calls; and jobs of MPI whose ranks wait for each other. ``inspected`` counts targets with
-    an answer. ``key`` is the version of the ids.
+    """The groups of targets, outliers first.
+
+    ``failed`` are the targets without an answer, ``gone`` the groups that only the earlier triage has. ``tree`` is the
+    tree of all stacks; a caller's node comes before the nodes of the functions that it calls. ``jobs`` are jobs of MPI
+    whose ranks wait for each other. ``inspected`` is the number of targets with an answer. ``key`` is the version of
+    the computation of the groups' ids.
     """
 
     rows: tuple[TriageRecord, ...]

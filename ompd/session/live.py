@@ -5,8 +5,8 @@ If all threads slept during the rehearsal, nothing has changed, and the rehearsa
 programs are never stopped.
 
 A program that keeps making tasks and regions may have other structures, at other addresses, at each stop. So there are
-several stops, each with a time limit. If no stop copies all that the answer needs, the best one gives an answer with
-gaps.
+several stops, each with a time limit. If no stop copies all that the answer needs, the answer is from the stop that
+lacks least, and has gaps.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ class Stopper:
 
     @property
     def has_asked(self) -> bool:
-        """Whether there was a stop, or a glance without one, so that handles may exist."""
+        """Whether the process was stopped, or read as it ran, for a query. Only then can handles exist."""
         return self._moment is not None
 
     def close(self) -> None:
@@ -158,7 +158,8 @@ class Stopper:
         try:
             result.append(question())
         except OmpdError as error:
-            # Structures that change during the read may be inconsistent.
+            # The error may be no fault of the process: structures that change while they are read may look
+            # inconsistent.
             fault = error
         if isinstance(fault, NoAnswer) and not stop.runtimes:
             raise fault  # a stop would not help
@@ -274,8 +275,8 @@ class Stopper:
         return begin(moment, process)
 
     def _fits(self, moment: Moment) -> bool:
-        # Return whether the files that were read are those mapped at this moment. The program may have loaded a library
-        # or called execve since.
+        # Returns whether the files that were read are those mapped at this moment. The program may have loaded a
+        # library or called execve since.
         return moment.code_mappings() == self._code
 
     def _notes(self, stop: Stop) -> list[str]:
@@ -299,7 +300,7 @@ class Stopper:
 
 
 def _answers(result: object) -> bool:
-    # Return whether *result* has answers, which can carry warnings.
+    # Returns whether *result* contains answers, which can carry warnings.
     return any(isinstance(each, Answer) for each in (result if isinstance(result, tuple) else (result,)))
 
 

@@ -25,7 +25,9 @@ if TYPE_CHECKING:
     from ompd.session.live import Stopper
 
 PLUGINS = "OMPD_PLUGINS"
-"""The environment variable with folders of plugins. It counts if neither the caller nor the command names folders."""
+"""The environment variable with folders of plugins. The variable is only read if neither the caller nor the command
+names folders.
+"""
 
 _T = TypeVar("_T")
 

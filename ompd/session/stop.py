@@ -21,7 +21,9 @@ from ompd.runtimes.discovery import Found
 
 @record
 class LoadedRuntime:
-    """An OpenMP runtime of the process. It has an address space handle, or ``fault``: the reason why it has none."""
+    """An OpenMP runtime of the process, with its address space handle (``space``), or the reason why it has none
+    (``fault``).
+    """
 
     id: str
     found: Found
@@ -101,7 +103,8 @@ class Stop:
             raise CorruptState(lost, f"{module.name}: its variables are lost: zeros stand where its file has others")
 
     def _contradiction(self, module: Module, error: NotInitialised) -> CorruptState | None:
-        # Lost variables read as zeros, as the variables of an unused runtime do. Stacks show which of the two it is.
+        # A runtime that reads as not initialised may be unused, or its variables may be lost: both read as zeros. The
+        # stacks show which it is.
         count = self.threads_inside(module)
         if count <= 1:  # a single thread may be initialising or leaving the runtime
             return None

@@ -66,7 +66,7 @@ def _add(file: DebugFile, path: str, name: str | None, runtime: str | None) -> t
 def _read_again(
     file: DebugFile, family: generate.Family, structs: Mapping[str, generate.Shape]
 ) -> tuple[str, list[str]]:
-    # Return a text about the readers of the debug information, for the table's provenance, and notes for the user.
+    # Returns a text about the readers of the debug information, for the table's provenance, and notes for the user.
     # Raises LayoutUnavailable if the readers disagree.
     wanted = {name: [name, *([family.aliases[name]] if name in family.aliases else [])] for name in family.types}
     try:

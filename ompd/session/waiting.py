@@ -1,4 +1,4 @@
-"""Waits until a predicate holds in a process, and continues to hold."""
+"""Waits until a predicate holds in a process, several times in a row."""
 
 from __future__ import annotations
 
