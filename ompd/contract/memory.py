@@ -95,7 +95,8 @@ class StructLayout:
 
     ``size`` is in bytes, None if unknown. ``masks`` are the masks of bit fields, for the whole structure read as one
     integer. ``source`` is ``published``, ``dwarf`` or ``table``. An unknown member is absent; 0 is a valid offset.
-    ``faults`` maps members with an impossible place to the address of the claim and the reason.
+    ``faults`` has the members whose place is impossible: for each the address at which the target claims the place, and
+    the reason.
     """
 
     name: str

@@ -88,7 +88,7 @@ class BarrierState:
     ) -> BarrierState:
         """Return the barrier at which the threads *present* of a *team* wait.
 
-        :param team: the native ids of all its threads, in the order of their numbers
+        :param team: the native ids of all threads of the team, in the order of their numbers
         :param word: ``address``, ``value`` and ``generation``, if they are known
         """
         here = tuple(thread for thread in team if thread in present)
@@ -101,9 +101,9 @@ class GoneThread:
     """A thread that a runtime lists but the process does not have, because it has ended or because fork() has left it
     in the parent.
 
-    ``identifier`` is the runtime's ``pthread_t``, None if it is 0 or not kept. ``address`` is the address of the
-    runtime's descriptor, or of its entry in the runtime's pool. ``thread_num`` is the thread's number in the pool, None
-    if the runtime does not number its pool.
+    ``identifier`` is the runtime's ``pthread_t``, None if the ``pthread_t`` is 0 or the runtime does not keep it.
+    ``address`` is the address of the runtime's descriptor, or of its entry in the runtime's pool. ``thread_num`` is the
+    thread's number in the pool, None if the runtime does not number its pool.
     """
 
     address: int

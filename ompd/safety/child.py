@@ -70,7 +70,7 @@ def run(work: Callable[[], object], *, seconds: int, memory: int, within: float 
                 os.killpg(child, signal.SIGKILL)
         os.close(living)
         status = 0
-        with suppress(ChildProcessError):  # the kernel drops it if SIGCHLD is ignored
+        with suppress(ChildProcessError):  # if SIGCHLD is ignored, the kernel drops the status
             _, status = os.waitpid(child, 0)
     if os.WIFSIGNALED(status):
         number = os.WTERMSIG(status)
@@ -98,7 +98,7 @@ def end_with(pipe: int, process: int) -> None:
     fcntl.fcntl(pipe, fcntl.F_SETFL, fcntl.fcntl(pipe, fcntl.F_GETFL) | os.O_ASYNC)
     looking = select.poll()
     looking.register(pipe, 0)
-    if looking.poll(0):  # it is closed already, so no signal will be sent
+    if looking.poll(0):  # the other end is closed already, so the kernel sends no signal
         os.kill(process, signal.SIGIO)
 
 

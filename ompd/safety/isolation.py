@@ -81,14 +81,14 @@ class Isolation:
     def check_loaded(self, names: Sequence[str] = PACKAGES) -> None:
         """Check that each loaded package came from a folder of the isolated path.
 
-        :raises ImportError: if one came from elsewhere; the message names it and its folder
+        :raises ImportError: if a package came from elsewhere; the message names the package and its folder
         """
         for name in names:
             module = sys.modules.get(name)
             if module is None:
                 continue
             file = getattr(module, "__file__", None)
-            # Several distributions have packages in "backports", which has folders and no file.
+            # A package without a file has folders: "backports", to which several distributions add packages.
             places = [file] if file is not None else list(getattr(module, "__path__", ()))
             if places and all(map(self._holds, places)):
                 continue
@@ -147,7 +147,7 @@ class Apart(Isolation):
 
 
 def _taken() -> dict[str, ModuleType]:
-    # Remove the modules of both packages' name from sys.modules, and return them.
+    # Removes all modules of packages called ompd from sys.modules, and returns them.
     names = [name for name in list(sys.modules) if name == _NAME or name.startswith(f"{_NAME}.")]
     return {name: sys.modules.pop(name) for name in names}
 

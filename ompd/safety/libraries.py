@@ -22,7 +22,9 @@ from ompd.safety.trust import others_may_write, user_name
 NO_FILE = "there is no such file here"
 
 MAX_LIBRARY = 64 << 20
-"""The largest size in bytes of a debugger library and its dependencies. Intel's has 0.8 MB, LLVM's 0.1, libstdc++ 2."""
+"""The largest size of a library for debuggers, and of each library it needs, in bytes. Intel's has 0.8 MB, LLVM's 0.1
+MB, libstdc++ 2 MB.
+"""
 
 _MAX_LINKS = 40  # as Linux (MAXSYMLINKS)
 _PIECE = 1 << 20
@@ -68,8 +70,8 @@ def sealed_copy(descriptor: int, status: os.stat_result, path: str) -> int:
 
     :param descriptor: the open file
     :param status: its status when it was opened, which must not have changed after the copy
-    :param path: what to call it in errors
-    :raises BadFile: if it changes meanwhile, or cannot be copied
+    :param path: the file's name in errors
+    :raises BadFile: if the file changes meanwhile, or cannot be copied
     """
     copy = -1
     try:
@@ -84,7 +86,7 @@ def sealed_copy(descriptor: int, status: os.stat_result, path: str) -> int:
         if at != status.st_size or _state(now) != _state(status):
             raise BadFile(path, "changed while it was read", hint="try again when nobody writes to it")
         fcntl.fcntl(copy, F_ADD_SEALS, F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE)
-        # A descriptor for reading only, because the first one permits writing.
+        # The result is a descriptor for reading only. The first descriptor permits writing.
         reading = os.open(f"/proc/self/fd/{copy}", os.O_RDONLY | os.O_CLOEXEC)
     except OSError as error:
         raise BadFile(path, f"cannot be copied into memory: {error.strerror or error}") from error
@@ -101,15 +103,16 @@ def _state(status: os.stat_result) -> tuple[int, ...]:
 def memory_file(name: str) -> int:
     """Return the descriptor of a new, empty file in memory that can be sealed (fcntl(2), "File Sealing").
 
-    :param name: its name in ``/proc``
-    :raises OSError: if it cannot be made
+    :param name: the file's name in ``/proc``
+    :raises OSError: if the file cannot be made
     """
     create: Callable[[bytes, int], int] | None = getattr(os, "memfd_create", None)
     if create is None:
         create = _memfd_create
     shown = os.fsencode(name)[:200]
     try:
-        # It is mapped and never executed as a program, so the kernel may insist on noexec (vm.memfd_noexec).
+        # The file is mapped and never executed as a program. So it gets the mode noexec, on which the kernel may insist
+        # (vm.memfd_noexec).
         return create(shown, _MFD_CLOEXEC | _MFD_NOEXEC_SEAL)
     except OSError as error:
         if error.errno != errno.EINVAL:
@@ -210,7 +213,7 @@ class _CheckedPath:
         return bool(status.st_mode & stat.S_IWGRP) and _has_access_list(descriptor)
 
     def _follow(self) -> os.stat_result:
-        # Replace the link entered last by its target. It belongs to root or this user.
+        # Replaces the link entered last by its target. The link belongs to root or this user.
         self._links += 1
         if self._links > _MAX_LINKS:
             raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), self._path)

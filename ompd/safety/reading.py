@@ -17,11 +17,11 @@ from zlib import crc32
 from ompd.errors import BadFile, MalformedFile
 from ompd.safety import limits
 
-# The block cache of each file: some processes have hundreds of files.
+# The block cache of each file is small: some processes have hundreds of files.
 _BLOCK, _MAX_BLOCKS = 1 << 12, 1 << 8
 _PIECE, _LONGEST_READ = 1 << 20, 1 << 24
-_MAX_LINKS = 40  # as Linux (MAXSYMLINKS)
-# Extents counted in one range of a file with many holes.
+_MAX_LINKS = 40  # Linux's own limit (MAXSYMLINKS)
+# At most this many extents of one range are counted, because a file may have many holes.
 _MAX_EXTENTS = 1 << 16
 
 
@@ -55,7 +55,7 @@ def open_regular(path: str) -> tuple[int, os.stat_result]:
 def read_head(path: str, size: int) -> bytes:
     """Return the first *size* bytes of the file *path*, fewer if it is smaller.
 
-    :raises BadFile: as :func:`open_regular`, or if it cannot be read
+    :raises BadFile: as :func:`open_regular`, or if the file cannot be read
     """
     descriptor, _ = open_regular(path)
     try:
@@ -271,7 +271,7 @@ class PagedFile:
     def held(self, start: int, end: int) -> int:
         """Return how many bytes from *start* to *end* are on disk; the others are holes.
 
-        In a file with very many holes, bytes beyond the counted extents are missing.
+        In a file with very many holes, only some extents are looked at, and bytes behind them are not counted.
         """
         total = 0
         for _ in range(_MAX_EXTENTS if start < end else 0):
@@ -306,7 +306,7 @@ class PagedFile:
 def is_on_disk(size: int, blocks: int) -> bool:
     """Return whether a file of *size* bytes in *blocks* blocks (``st_blocks``) may be read from end to end.
 
-    A file of almost only holes may not: they take no disk space and as much time as data.
+    A file of almost only holes may not: holes take no disk space, but as much time as data.
     """
     return limits.may_read(size, 512 * blocks)
 

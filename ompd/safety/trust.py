@@ -12,7 +12,8 @@ from collections.abc import Collection
 
 _MAX_LINKS = 40  # as Linux (MAXSYMLINKS)
 _GROUP_0 = 0
-# Debian assigns group ids below 100: `staff`, the group of /usr/local, is root's unless it has members.
+# Debian assigns the group ids below this number. Its group `staff`, which owns /usr/local, counts as root unless it has
+# members.
 _FIRST_FREE_GROUP = 100
 
 
@@ -27,8 +28,8 @@ def is_ours(status: os.stat_result) -> bool:
 def others_fault(path: str, *, private_groups: bool = False, trusted: Collection[int] = ()) -> str | None:
     """Return a sentence on who else could change the file at *path*, None if only root and this user could.
 
-    Every folder and link on the way counts, because a user who can write there can replace the file. In a sticky
-    folder such as ``/tmp`` only the owner of an entry can.
+    Every folder and link on the way counts, because a user who can write there can replace the file. In a sticky folder
+    such as ``/tmp``, only an entry's owner can replace the entry.
 
     :param private_groups: whether a group that has no member but this user may write
     :param trusted: ids of other users who may own files
@@ -84,7 +85,7 @@ def user_name(number: int) -> str:
 
 
 def _is_private(number: int) -> bool:
-    # Whether the group is this user's private group, or a system group without members.
+    # Returns whether the group is this user's private group, or a system group without members.
     import grp
     import pwd
 

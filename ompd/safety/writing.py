@@ -111,7 +111,7 @@ class Destination:
         return descriptor
 
     def new_folder(self) -> str:
-        """Create a private folder of that name, and return its path without links.
+        """Create a private folder at the path, and return the folder's path without links.
 
         :raises BadFile: if it cannot be made
         """

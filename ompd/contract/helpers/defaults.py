@@ -32,12 +32,12 @@ class Common:
         return None  # gcc and clang give the variables of a construct their own names
 
     def early_copies(self, process: Process, module: Module) -> None:
-        """Return None: threads get their copies from the runtime once it runs."""
+        """Return None, because threads have no copies before the runtime is initialised."""
 
 
 class Plain:
-    """Methods of :class:`ompd.contract.plugin.AddressSpace`, for plugins that notice damage only when a query reads it,
-    and for runtimes that keep copies of threadprivate variables, if any, in lists of their own.
+    """Methods of :class:`ompd.contract.plugin.AddressSpace`. They are for plugins that notice damage only when a query
+    reads it, and for runtimes that keep copies of threadprivate variables, if any, only for their own threads.
     """
 
     @property

@@ -35,7 +35,9 @@ _VARIABLES: Sequence[re.Pattern[str]] = (
 
 
 def rtl_names(language: int, dispatcher: str, invoker: str) -> RtlNames | None:
-    """Return the given routines of a runtime, None for a language whose compilers are not known to call them."""
+    """Return *dispatcher* and *invoker* as the routines around a construct's code. None for a language whose compilers
+    are not known to call them.
+    """
     return RtlNames(dispatcher, invoker) if language in _LANGUAGES else None
 
 

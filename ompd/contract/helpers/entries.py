@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from ompd.contract.ompt import State
 
 WAITING: Mapping[str, State] = {
-    # Called for the directive, and at the end of worksharing constructs whose schedule is static.
+    # gcc calls GOMP_barrier for the directive, and at the end of worksharing constructs whose schedule is static.
     "GOMP_barrier": State.WAIT_BARRIER,
     "GOMP_barrier_cancel": State.WAIT_BARRIER,
     "GOMP_loop_end": State.WAIT_BARRIER_IMPLICIT_WORKSHARE,
@@ -44,7 +44,7 @@ _ROUTINE = re.compile(
     r"|omp_set_(?!(?:nest_)?lock(?:_|$)))"
     r"|ompc_(?:get|set|in|is|capture)_|omp_fulfill_event"
 )
-# Routines that begin or end a construct, or distribute its work. Some that gcc calls also wait, for dependences or at
+# Routines that begin or end a construct, or distribute its work. Some of gcc's also wait, for dependences or at
 # barriers.
 _OVERHEAD = re.compile(
     r"GOMP_(?:parallel|task(?:yield|group_start|group_reduction_\w+)?(?:$|@)|loop|sections|single_start|cancel"

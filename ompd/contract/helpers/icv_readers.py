@@ -101,4 +101,4 @@ COMMON: Mapping[str, tuple[Scope, Callable[[Any], Value]]] = {
     "team-size-var": (Scope.PARALLEL, _size),
     "ompd-team-size-var": (Scope.PARALLEL, _size),
 }
-"""Readers of the variables that handles offer as methods, by their names in OpenMP 5.1 and 5.0."""
+"""Readers of the control variables that handles offer as methods, by the variables' names in OpenMP 5.1 and 5.0."""

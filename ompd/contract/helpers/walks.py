@@ -9,12 +9,13 @@ from ompd.contract.process import Process
 from ompd.errors import CorruptState
 
 MAX_NESTING = 1 << 20
-"""More enclosing regions than any program has: each needs some stack and heap."""
+"""The largest number of enclosing regions. No program has so many, because each needs some stack and heap."""
 
 MAX_TASKS = 1 << 22
-"""More tasks than any program has."""
+"""The largest number of tasks. No program has so many."""
 
-# A runtime may list more threads than the process has, because some have ended.
+# The largest number of threads in a runtime: the first limit, plus the second for each thread of the process. A runtime
+# may list more threads than the process has, because some have ended.
 _MAX_THREADS, _MAX_THREADS_EACH = 1 << 16, 8
 
 
