@@ -13,10 +13,11 @@ FLAGS = -1
 
 
 class Operand(NamedTuple):
-    """An operand in memory, at ``base`` + ``displacement``; without ``base``, ``displacement`` is its address.
+    """An operand in memory, at the address ``base`` + ``displacement``. Without ``base``, ``displacement`` is the
+    address.
 
-    If ``is_indexed`` is True, the processor also adds the register ``also`` or a segment base, and the address is not
-    computed.
+    If ``is_indexed`` is True, the processor also adds the register ``also`` or a segment base, so the address is
+    unknown here.
     """
 
     base: int | None
@@ -76,7 +77,7 @@ class Instruction(NamedTuple):
 
 
 class SignalActions(NamedTuple):
-    """The system calls that install signal handlers, and those that are harmless within one.
+    """The system call that installs a signal handler, and the system calls that are harmless within a handler.
 
     ``rt_sigaction`` is the number of the system call, ``sa_flags`` the offset of that member in glibc's ``struct
     sigaction`` (``bits/sigaction.h``), and ``sa_restart`` the flag SA_RESTART. ``harmless`` are numbers of system calls

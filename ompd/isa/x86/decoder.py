@@ -30,7 +30,7 @@ _STORES_OF_FPU = {0xD9: (2, 3, 6, 7), 0xDB: (1, 2, 3, 7), 0xDD: (1, 2, 3, 6, 7),
 _SIZEOF_FPU = 108  # fnsave
 _SIZEOF_STATE = 1 << 12  # fxsave and xsave, at most
 
-# Opcodes after 0F. Opcodes not listed write no general register, or they write vectors.
+# Opcodes after 0F. Opcodes that the next two tables do not have write no general register, or they write vectors.
 
 _WRITES_REG = frozenset(
     (
@@ -109,7 +109,7 @@ def _one_byte(e: Encoded) -> dict[str, object]:
 
 
 def _reads(e: Encoded) -> tuple[int, ...]:
-    # Registers that arithmetic and sign extensions read, if the bytes name them.
+    # Returns the registers that arithmetic and sign extensions read, if the instruction's bytes name them.
     opcode = e.opcode
     if opcode not in HAS_MODRM:
         is_of_rax = opcode in (0x98, 0x99) or (opcode < 0x40 and opcode & 7 in (4, 5))
@@ -122,7 +122,7 @@ def _reads(e: Encoded) -> tuple[int, ...]:
 
 
 def _flow(e: Encoded) -> dict[str, object] | None:
-    # The control flow, None for an instruction after which the next one executes.
+    # Returns the control flow, None for an instruction after which the next one executes.
     opcode = e.opcode
     if 0x70 <= opcode < 0x80:
         return {"flow": "branch", "target": _target(e), "on_zero": _on_zero(opcode), "keeps_flags": True}
@@ -204,7 +204,7 @@ def _moves(e: Encoded) -> dict[str, object]:
 
 
 def _in_opcode(e: Encoded) -> int:
-    # The register whose number is in the opcode.
+    # Returns the register whose number is in the opcode.
     return _NUMBERS[e.opcode & 7 | (e.rex & 1) << 3]
 
 
@@ -312,13 +312,13 @@ def _behind_0f(e: Encoded) -> dict[str, object]:
 
 
 def _memory(e: Encoded, opcode: int, width: int) -> dict[str, object]:
-    # The effect of an instruction on memory.
+    # Returns the effect of an instruction on memory.
     number = e.number
     if (number, opcode) in _STORES_ELSEWHERE:
         return {"stores": True, "width": width}
     operand = e.operand()
     if e.is_evex and e.mode == 1 and operand is not None:
-        operand = operand._replace(is_indexed=True)  # the distance counts elements, whose size depends on other fields
+        operand = operand._replace(is_indexed=True)  # the distance counts elements, whose size is in other fields
     stores = e.mode != 3 and _is_store(e, opcode)
     return {"stores": stores, "operand": operand, "width": _SIZEOF_STATE if (number, opcode) == (1, 0xAE) else width}
 

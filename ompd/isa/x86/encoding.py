@@ -59,11 +59,11 @@ _OTHER_CONSTANTS = {0xC2: 2, 0xCA: 2, 0xC8: 3, 0xE8: 4, 0xE9: 4}
 
 
 class Incomplete(Exception):
-    """The code ends before the instruction does, or the instruction is longer than any can be."""
+    """Raised if the code ends before the instruction does, or if the instruction is longer than any can be."""
 
 
 class Invalid(Exception):
-    """No instruction has this opcode."""
+    """Raised if no instruction has the opcode."""
 
 
 class Encoded:
@@ -122,7 +122,7 @@ class Encoded:
     def read_opcode(self) -> None:
         """Read prefixes and opcode.
 
-        :raises Incomplete: if the code ends before
+        :raises Incomplete: if the code ends before the opcode does
         """
         code, at = self._code, self._at
         try:
@@ -151,7 +151,7 @@ class Encoded:
     def read_operands(self) -> None:
         """Read everything after the opcode. After escapes such as VEX, EVEX or 0F 38, also read the opcode itself.
 
-        :raises Incomplete: if the code ends before
+        :raises Incomplete: if the code ends before the instruction does
         :raises Invalid: if there is no such opcode
         """
         opcode = self.opcode
