@@ -5,6 +5,7 @@ agree.
 from __future__ import annotations
 
 import json
+import re
 import types
 import typing
 from collections.abc import Mapping
@@ -89,7 +90,7 @@ def _of_record(record: type[Any], definitions: dict[str, Any]) -> dict[str, Any]
         # Any later version may add keys.
         definitions[name] = {
             "type": "object",
-            "description": _first_paragraph(record.__doc__ or ""),
+            "description": _description(record.__doc__ or ""),
             "required": names,
             "properties": {
                 field: _of_address(hints[field]) if field in addresses else _of_type(hints[field], definitions)
@@ -99,8 +100,10 @@ def _of_record(record: type[Any], definitions: dict[str, Any]) -> dict[str, Any]
     return {"$ref": f"#/$defs/{name}"}
 
 
-def _first_paragraph(text: str) -> str:
-    return " ".join(text.split("\n\n")[0].split()).replace("``", "")
+def _description(text: str) -> str:
+    # The docstring of a record as plain text; it explains the record and then its members.
+    plain = re.sub(r":\w+:`~?([^`]*)`", r"\1", text).replace("``", "")
+    return "\n\n".join(" ".join(paragraph.split()) for paragraph in plain.split("\n\n"))
 
 
 def _of_address(hint: Any) -> dict[str, Any]:
