@@ -206,8 +206,9 @@ COMMANDS = (
         "ompd.questions.why:ask",
         "ompd.render.terminal:print_why",
         f"{_HEAD}"
-        "Thread 1 (1235) waits for &progress_lock, which no thread is left to release.\n"
+        "Thread 1 (1235) waits for &progress_lock, which no thread will ever release.\n"
         "3 more threads wait for this one at a barrier, hang.c:59.\n"
+        "Certain: they never go on.\n"
         "\n"
         "    --> hang.c:39\n"
         "  37 | {\n"

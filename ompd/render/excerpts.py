@@ -9,6 +9,7 @@ from ompd.model.places import SourceExcerpt
 from ompd.render.words import basename, clean
 
 _TAB = 8
+_LONGEST_MARK = 40  # so that the text behind it is in sight
 _COMMENT = re.compile(r"(?<=\S)\s*(?://|/\*).*")  # at the end of a line of C or C++
 
 
@@ -20,7 +21,8 @@ def excerpt_lines(excerpt: SourceExcerpt) -> Iterator[tuple[str, str]]:
         shown = clean(text.expandtabs(_TAB))
         marks = [mark for mark in excerpt.marks if mark.line == number]
         yield f"{number:{width}} | {shown}".rstrip(), "" if marks else "dim"
-        indent, length = len(shown) - len(shown.lstrip()), max(len(_COMMENT.sub("", shown).strip()), 1)
+        indent, length = len(shown) - len(shown.lstrip()), len(_COMMENT.sub("", shown).strip())
+        length = min(max(length, 1), _LONGEST_MARK)
         for place, mark in enumerate(marks):
             sign = " " if place else "^" if mark.is_main else "-"
             yield f"{'':{width}} | {'':{indent}}{sign * length} {clean(mark.text)}", "failed" if mark.is_main else ""

@@ -25,6 +25,7 @@ def make_page(answers: PageAnswers, command: Sequence[str], when: str) -> str:
     return fill(
         "page.html",
         title=f"ompd: {format_target(target, ())}",
+        headline=sections.headline(answers.why),
         heading=format_target(target, answers.runtimes.runtimes),
         complete=answers.complete,
         incomplete=folders.without(target.incomplete) if target.incomplete is not None else None,

@@ -78,6 +78,11 @@ class Variable:
     picture: Markup | None
 
 
+def headline(why: WhyAnswer | None) -> str | None:
+    """Return the first verdict's sentence, None without a verdict."""
+    return sentence(why.rows[0].summary) if why is not None and why.rows else None
+
+
 def verdicts(answers: PageAnswers) -> Iterator[Verdict]:
     """Yield the verdicts, the surest one first."""
     why, folders = answers.why, answers.folders

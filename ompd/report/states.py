@@ -8,8 +8,8 @@ from ompd.model import StackRecord, ThreadRecord
 
 WORDS: Mapping[str, str] = {
     "arrived": "at a barrier",
-    "missing": "missing at a barrier",
-    "waits": "waiting for something else",
+    "missing": "not yet at a barrier where others wait",
+    "waits": "waiting for a lock, a task or a call",
     "works": "working",
     "idle": "idle in the pool",
     "unknown": "unknown, or not OpenMP",
@@ -35,10 +35,12 @@ def states_of(rows: Iterable[ThreadRecord]) -> dict[int, str]:
 
 
 def _state(row: ThreadRecord, missing: set[int]) -> str:
+    if row.wait is not None and row.wait.kind != "barrier":
+        return "waits"
     if row.native_thread_id in missing:
         return "missing"
     if row.wait is not None:
-        return "arrived" if row.wait.kind == "barrier" else "waits"
+        return "arrived"
     if row.state is None:
         return "unknown"
     if row.state == "idle":

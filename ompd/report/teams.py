@@ -14,6 +14,8 @@ from ompd.report.states import HEIGHTS, WORDS
 
 _WIDTH = 860
 _CELL, _HIGH, _GAP = 14, 18, 4
+_NUMBERED = 64  # threads of the largest team whose cells have the threads' numbers
+_WIDE_CELL = 24
 _ALONE = 360  # the largest team with a cell for each thread
 _RUNS = 400  # cells of a larger team, each for a run of equal threads
 _TEAMS = 40  # drawn teams
@@ -112,7 +114,7 @@ def _summary(cells: Sequence[tuple[str, str]]) -> str:
 def _strip(team: _Team, x: float, y: float) -> tuple[list[str], float]:
     if len(team.cells) <= _ALONE:
         pieces = [(state, words, [number]) for number, (state, words) in enumerate(team.cells)]
-        widths = [float(_CELL)] * len(pieces)
+        widths = [float(_WIDE_CELL if len(pieces) <= _NUMBERED else _CELL)] * len(pieces)
     else:
         pieces = _runs(team.cells)
         room = _WIDTH - x - 8
@@ -135,6 +137,9 @@ def _strip(team: _Team, x: float, y: float) -> tuple[list[str], float]:
                 class_=f"s-{state}",
             )
         )
+        if len(team.cells) <= _NUMBERED:
+            middle, below = left + (wide - 2) / 2, y + _HIGH - 5
+            body.append(svg.text(str(numbers[0]), middle, below, class_="cell", text_anchor="middle"))
         left += wide
     return body, y + _HIGH
 

@@ -61,8 +61,6 @@ class _Box:
         self.is_root = any(native in roots for native in (*link.threads, link.thread) if native is not None)
         times = svg.TIMES if len(link.threads) > 1 else ""
         self.lines = [svg.shorten(f"{times}{who}", _WIDEST), svg.shorten(where, _WIDEST)]
-        if self.is_root:
-            self.lines.append("root")
         self.whole = f"{who} {self.what} {where} {self.holder}"
         self.width = max(90.0, 20 + max(svg.width_of(line) for line in self.lines))
 
@@ -75,7 +73,6 @@ class _Box:
                 x + self.width / 2,
                 top + number * svg.LINE,
                 text_anchor="middle",
-                class_="mark" if line == "root" else None,
             )
             for number, line in enumerate(lines)
         ]

@@ -8,10 +8,10 @@ from ompd.model.kinds import Confidence, Kind, VerdictKind
 _SURE = (Confidence.PROVEN, Confidence.LIKELY)
 _ADVICE = {
     VerdictKind.LOCK_ABANDONED: (
-        "look for a way out of the code between set and release that does not release it: return, break, an exception",
+        "look for a way out of the code that locks it on which it is not unlocked: return, break, an exception",
     ),
     VerdictKind.BARRIER_ABSENT: (
-        "let every thread of the team reach every barrier; for, sections, single and the region end with one, too",
+        "let every thread of the team reach every barrier; omp for, sections, single and parallel end with one, too",
     ),
     VerdictKind.BARRIER_MISMATCH: (
         "take the barrier out of the branch or loop, or make the condition the same in all threads of the team",
@@ -30,7 +30,7 @@ _ADVICE = {
     ),
     VerdictKind.FORK_CHILD: (
         "fork before the first parallel region, or call exec in the child",
-        'in Python: multiprocessing.set_start_method("spawn") before anything else',
+        'in Python: multiprocessing.set_start_method("spawn"), once, first thing under if __name__ == "__main__"',
     ),
     VerdictKind.RUNTIME_REENTRY: (
         "use no OpenMP in a signal handler or in an allocator: set a flag there, and do the work later",
@@ -48,13 +48,15 @@ _ADVICE = {
         "start fewer threads (OMP_NUM_THREADS), or let waiting threads sleep (OMP_WAIT_POLICY=passive)",
     ),
     VerdictKind.LAGGARD: (
-        "look again some seconds later: a thread at the same place may loop for ever, one at another place is slow",
+        "compare with a later moment: a thread at the same place may loop for ever, one at another place is slow",
     ),
     VerdictKind.EXTERNAL_WAIT: (
         "look at the other side: the process, rank or thread that should send, signal or answer",
     ),
 }
-_TO_LOOK_AT = frozenset((VerdictKind.LAGGARD, VerdictKind.OVERSUBSCRIBED, VerdictKind.EXTERNAL_WAIT))
+_TO_LOOK_AT = frozenset(
+    (VerdictKind.LAGGARD, VerdictKind.OVERSUBSCRIBED, VerdictKind.EXTERNAL_WAIT, VerdictKind.LOST_WAKEUP)
+)
 
 
 def advice(verdict: VerdictRecord) -> tuple[str, ...]:
@@ -70,7 +72,8 @@ def advice(verdict: VerdictRecord) -> tuple[str, ...]:
             return ("release the lock, or leave the critical section, before the barrier",)
         if Kind.DOACROSS in kinds or Kind.ORDERED in kinds:
             return ("hold no lock where a thread waits for an earlier iteration",)
-        return ("take these locks in the same order in all threads, or hold only one of them at a time",)
+        these = "these locks and critical sections" if Kind.CRITICAL in kinds else "these locks"
+        return (f"take {these} in the same order in all threads, or hold only one of them at a time",)
     return _ADVICE.get(kind, ())
 
 

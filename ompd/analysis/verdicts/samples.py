@@ -137,7 +137,7 @@ def _passing(verdicts: Sequence[VerdictRecord]) -> VerdictRecord:
         kind=VerdictKind.NO_STALL,
         stuck=Confidence.UNKNOWN,
         confidence=Confidence.LIKELY,
-        summary=f"nothing hangs: {wait}, and did something else at the earlier moment",
+        summary=f"no hang seen: {wait}, and did something else at the earlier moment",
         evidence=tuple(item for verdict in verdicts for item in verdict.evidence),
         next_step=next_step(VerdictKind.NO_STALL, ()),
     )

@@ -8,7 +8,7 @@ from dataclasses import replace
 from ompd.analysis.roots import End, Root, Solved
 from ompd.analysis.words import counted, listed, plural
 from ompd.model import Link
-from ompd.model.kinds import Kind, VerdictKind
+from ompd.model.kinds import EdgeKind, Kind, VerdictKind
 
 _RAW = frozenset(
     (VerdictKind.EXTERNAL_WAIT, VerdictKind.RUNTIME_REENTRY, VerdictKind.UNDECIDED, VerdictKind.LOST_WAKEUP)
@@ -29,7 +29,6 @@ class Sentences:
 
     def of(self, kind: VerdictKind, root: Root, links: Sequence[Link]) -> str:
         """Return the summary of a verdict."""
-        ring = "; ".join([_waits(link) for link in links[:_MOST]])
         places = ", ".join(map(self._at, links[:_MOST]))
         count = len(root.threads)
         waiting = f"{counted(count, 'thread')} {'waits' if count == 1 else 'wait'} for"
@@ -56,30 +55,34 @@ class Sentences:
             lock = self._awaited(root)
             direct = self._waiters_of(lock)
             who = listed([self._graph.nodes[node].name for node in direct])
-            verb = "waits" if len(direct) == 1 else "wait"
-            return f"{who} {verb} for {self._graph.nodes[lock].name}, which no thread is left to release"
+            wait = f"{who} {'waits' if len(direct) == 1 else 'wait'} for {self._graph.nodes[lock].name}"
+            if root.end is End.OPEN or len(root.nodes) > 1 or last.thread is None:
+                return f"{wait}, which no thread will ever release"
+            return f"{wait}, which is never released: {last.name} held it, and {last.reason or 'is gone'}"
         if kind is VerdictKind.EVENT_UNFULFILLED:
-            return f"{waiting} a task whose {last.name} was never fulfilled"
+            return f"{waiting} a task that ends when {last.name} is fulfilled, which has not happened"
         if kind is VerdictKind.TASKWAIT_STARVED:
-            return f"{waiting} tasks that no thread can execute: {ring}"
+            return f"{waiting} tasks that no thread can execute: {self._ring(links)}"
         if kind is VerdictKind.TASK_DEPENDENCE_CYCLE:
-            return f"tasks depend on each other in a circle: {ring}"
+            return f"deadlock through tasks: {self._ring(links)}"
         if kind is VerdictKind.EXTERNAL_WAIT:
             return f"{waiting} {names}{_because(last.reason, is_plural=len(named) > 1)}"
         if kind is VerdictKind.LAGGARD:
-            return f"{waiting} {names}, which {'works' if len(named) == 1 else 'work'}"
+            return f"{waiting} {names}, which {'is' if len(named) == 1 else 'are'} still computing: slow, or in a loop"
         if kind is VerdictKind.OVERSUBSCRIBED:
             number = self._nodes.moment.processors or 0
             processors = "only processor" if number == 1 else counted(number, "processor")
             spin = f"{counted(count, 'thread')} {'spins while it waits' if count == 1 else 'spin while they wait'}"
             return f"{spin} for {names}, and {'takes' if count == 1 else 'take'} up the {processors} that it needs"
         if kind is VerdictKind.ORPHANED_WORKSHARING:
-            return f"a barrier is inside of code that not all threads of its team execute: {places}"
+            return f"a barrier is in code that only some threads of the team execute: {places}"
         if kind is VerdictKind.DUPLICATE_RUNTIMES:
-            return f"threads of several OpenMP runtimes wait for each other: {ring}"
+            return f"threads of several OpenMP runtimes wait for each other: {self._ring(links)}"
         if root.end is End.CYCLE:
             what = dict.fromkeys(self._graph.nodes[node].name for node in root.nodes if node not in self._nodes.rows)
             return f"{counted(count, 'thread')} wait for one another: each for {listed(list(what))}"
+        if last.kind.is_lock:
+            return f"{waiting} {names}, and who holds it is not known"
         return f"{waiting} {names}: what would set them free is not known"
 
     def _is_open(self, root: Root) -> bool:
@@ -87,17 +90,26 @@ class Sentences:
         return any(len(need.reasoned) > 1 for node in root.nodes for need in self._graph.needs[node])
 
     def _deadlock(self, links: Sequence[Link]) -> str:
-        # Links of a cycle are in order: in a cycle of locks, each thread holds the object of the link before its own.
-        are_locks = all(link.kind.is_lock and link.kind is not Kind.ORDERED for link in links)
-        parts = []
-        for number, link in enumerate(links[:_MOST]):
-            if are_locks:
-                parts.append(f"{_thread(link)} holds {links[number - 1].object} and waits for {link.object}")
-                continue
-            following = links[(number + 1) % len(links)]
-            what = _RELATIONS.get(link.kind, "holds" if link.kind.is_lock else "")
-            parts.append(_waits(link) + (f", which {_thread(following)} {what}" if what else ""))
+        # In a cycle of locks, each thread holds the object of the wait before its own.
+        if not all(link.kind.is_lock and link.kind is not Kind.ORDERED for link in links):
+            return f"deadlock: {self._ring(links)}"
+        parts = [
+            f"{_thread(link)} holds {links[number - 1].object} and waits for {link.object}"
+            for number, link in enumerate(links[:_MOST])
+        ]
         return f"deadlock: {'; '.join(parts)}" + ("; …" if len(links) > _MOST else "")
+
+    @staticmethod
+    def _ring(links: Sequence[Link]) -> str:
+        # Each wait, and what the thread of the next link has to do with its object.
+        parts = []
+        for link, following in zip(links[:_MOST], (*links[1:], links[0]), strict=False):
+            if link.holder == EdgeKind.EXECUTES:
+                parts.append(f"{_waits(link)} for a task that {_thread(following)} executes")
+                continue
+            relation = _RELATIONS.get(link.kind, "holds" if link.kind.is_lock and link.holder is not None else "")
+            parts.append(_waits(link) + (f", which {_thread(following)} {relation}" if relation else ""))
+        return "; ".join(parts) + ("; …" if len(links) > _MOST else "")
 
     def others(self, kind: VerdictKind, root: Root, links: Sequence[Link]) -> str | None:
         """Return a sentence on the threads that the summary of a verdict on locks does not name, None without any."""
@@ -141,9 +153,8 @@ class Sentences:
     @staticmethod
     def asleep(count: int) -> str:
         """Return the sentence for threads that still sleep, although the event that they wait for has happened."""
-        if count == 1:
-            return "1 thread sleeps although it could go on"
-        return f"{counted(count, 'thread')} sleep although they could go on"
+        verb, wait = ("sleeps", "it waits") if count == 1 else ("sleep", "they wait")
+        return f"{counted(count, 'thread')} {verb} although what {wait} for has happened"
 
     def nobody_works(self, nodes: Sequence[int]) -> str:
         """Return the sentence for a program whose threads are all in calls that something outside ends.
@@ -166,14 +177,14 @@ class Sentences:
             for index, row in self._nodes.rows.items()
         )
         if not waiting and not any(row.runtime is not None for row in rows):
-            return f"nothing hangs: {counted(len(rows), 'thread')} at work, of which none has begun with OpenMP"
+            return f"no hang seen: {counted(len(rows), 'thread')} at work, of which none has begun with OpenMP"
         if not waiting:
-            return f"nothing hangs: {counted(working, 'OpenMP thread')} at work, none waits"
+            return f"no hang seen: {counted(working, 'OpenMP thread')} at work, none waits"
         if not working:
             why = "their tasks are complete, or can be executed" if self._nodes.moment.tasks else _HAPPENED
-            return f"nothing hangs: {counted(waiting, 'thread')} will go on: {why}"
+            return f"no hang seen: {counted(waiting, 'thread')} will go on: {why}"
         verb = "waits" if waiting == 1 else "wait"
-        return f"nothing hangs: {counted(waiting, 'thread')} {verb} for {counted(working, 'thread')} at work"
+        return f"no hang seen: {counted(waiting, 'thread')} {verb} for {counted(working, 'thread')} at work"
 
     def what_if(self, root: Root) -> str | None:
         """Return the sentence on how many threads would go on if the root were resolved, None if that is unknown."""
@@ -220,7 +231,7 @@ def doing(link: Link) -> str:
     who = counted(len(link.threads), "thread") if is_many else link.name
     if link.kind is not Kind.THREAD:
         return f"{who} {'wait' if is_many else 'waits'} {'at' if link.kind.is_place else 'for'} {link.object}"
-    activity = link.object.removeprefix("it ").removeprefix("they ") or ("work" if is_many else "works")
+    activity = link.object.removeprefix("it ").removeprefix("they ") or ("are at work" if is_many else "is at work")
     return f"{who} {activity}" if len(activity) <= _LONGEST else f"{who} {'are' if is_many else 'is'} here"
 
 

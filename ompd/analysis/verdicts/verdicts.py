@@ -122,7 +122,7 @@ class Verdicts:
 
     def _no_stall(self) -> VerdictRecord:
         is_open = bool(self._unknowns()) and not self._waiting
-        # If a waiting thread is stuck in the pessimistic view, "nothing hangs" depends on the likely holders.
+        # If a waiting thread is stuck in the pessimistic view, "no hang seen" depends on the likely holders.
         reasoned = self._reasoned() if self._solved.stuck[View.PESSIMISTIC].intersection(self._waiting) else []
         return VerdictRecord(
             kind=VerdictKind.UNDECIDED if is_open else VerdictKind.NO_STALL,

@@ -112,8 +112,8 @@ def _verdict(
         name = f"{child.process_id} ({clean(child.program)})" if child.program is not None else str(child.process_id)
         yield sentence(f"child process {name}: {child.summary}; {_SHORT_STUCK[child.stuck]}"), "wait"
     in_full = is_first or whole
-    if not in_full and verdict.kind is not VerdictKind.NO_STALL:
-        yield _labelled("how sure", _SHORT_STUCK[verdict.stuck]), ""
+    if verdict.kind is not VerdictKind.NO_STALL:
+        yield sentence(_SHORT_STUCK[verdict.stuck]), ""
     for excerpt in verdict.sources if in_full else ():
         if verbose or excerpt.lines:
             yield "", ""

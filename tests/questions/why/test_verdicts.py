@@ -643,7 +643,7 @@ def test_sentences_name_threads_as_tables_do() -> None:
     rows = thread(0, barrier((1,), 2), team_size=2), thread(1, thread_num=0, **inner)
     rows = *rows, thread(2, barrier((1,), 2), thread_num=1, **inner)
     verdicts = concluded(Moment(threads=(rows[0], *rows[1:], thread(3, parallel=None, state="idle"))))[0]
-    assert verdicts[0].summary == "2 threads wait for thread 1.0 (1), which works"
+    assert verdicts[0].summary == "2 threads wait for thread 1.0 (1), which is still computing: slow, or in a loop"
     assert [link.name for link in verdicts[0].cycle] == ["thread 0 (0)", "thread 1.0 (1)"]
 
 

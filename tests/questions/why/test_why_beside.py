@@ -39,7 +39,7 @@ def test_what_waits_beside_openmp_comes_last_and_decides_nothing(pools: Words) -
     done = command("why", str(pools.place), "--json", "--exit-code")
     first, other = done.json["why"]
     assert done.code == 12
-    assert (first["kind"], first["summary"]) == ("no_stall", "nothing hangs: 2 OpenMP threads at work, none waits")
+    assert (first["kind"], first["summary"]) == ("no_stall", "no hang seen: 2 OpenMP threads at work, none waits")
     # The OpenBLAS thread is in no verdict.
     assert (other["kind"], other["explains"]) == ("external_wait", [pools.thread("other pool")])
     assert pools.thread("OpenBLAS") not in [thread for row in (first, other) for thread in row["roots"]]

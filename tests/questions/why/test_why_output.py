@@ -107,15 +107,16 @@ def test_a_cycle_says_who_waits_for_whom_and_what_to_do() -> None:
     answer = answer_of(deadlock(4))
     lines = text_of(answer).splitlines()
     both = "thread 0 (1000) holds &a and waits for &b; thread 1 (1001) holds &b and waits for &a"
-    assert lines[2:7] == [
+    assert lines[2:8] == [
         f"Deadlock: {both}.",
         "2 more threads wait for these at a barrier, prog.c:30.",
+        "Certain: they never go on.",
         "",
         "  do this    Take these locks in the same order in all threads, or hold only one of them at a time.",
         "  look at    prog.c:10 work",
     ]
-    assert lines[7] == "  next       ompd stack core.1234 --thread 1000 --locals"
-    assert lines[9:12] == [
+    assert lines[8] == "  next       ompd stack core.1234 --thread 1000 --locals"
+    assert lines[10:13] == [
         "  ──────── how this is known",
         "  stuck      certain: nothing that could not be read can change this",
         "  cause      certain: read from the program's memory",
@@ -178,7 +179,7 @@ def test_of_many_verdicts_the_rest_has_a_line_each() -> None:
     answer = answer_of(rows)
     assert len(answer.rows) == 20 and {row.kind for row in answer.rows} == {"lock_cycle"}
     lines = text_of(answer).splitlines()
-    assert sum(line.startswith("also: deadlock: ") for line in lines) == 8 and len(lines) < 40
+    assert sum(line.startswith("also: deadlock: ") for line in lines) == 8 and len(lines) < 44
     assert lines[-1] == "… 9 more verdicts, shown with --all"
     assert text_of(answer, verbose=True).count("  verdict    lock_cycle") == 20
 
