@@ -22,6 +22,8 @@ ROOT = Path(__file__).resolve().parents[1]
 # Of rich's parts that print source code and Markdown.
 _NOT_NEEDED = {"pygments", "markdown-it-py"}
 _COMPILED = (".so", ".pyd")
+# Works without its compiled part, only slower.
+_HAS_FALLBACK = {"markupsafe"}
 
 
 def _needed(name: str, found: dict[str, list[str]]) -> Iterator[str]:
@@ -34,6 +36,8 @@ def _needed(name: str, found: dict[str, list[str]]) -> Iterator[str]:
             files = [str(file) for file in distribution(required).files or ()]
         except PackageNotFoundError:  # of another version of Python
             continue
+        if required.lower() in _HAS_FALLBACK:
+            files = [file for file in files if not file.endswith(_COMPILED)]
         if any(file.endswith(_COMPILED) for file in files):
             yield required
             continue

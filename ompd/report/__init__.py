@@ -1,4 +1,4 @@
-"""An HTML page about a program, with pictures and tables. It needs jinja2 (the extra ``report``).
+"""An HTML page about a program, with pictures and tables. Only its modules import jinja2.
 
 ``gather`` asks all questions at one moment. ``sections`` turns the answers into texts, tables and pictures; ``page``
 combines them, and ``template`` fills the template in ``page/``. ``states`` chooses the colour of each thread. ``svg``

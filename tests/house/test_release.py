@@ -203,6 +203,8 @@ def one_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_one_file_is_all_that_a_python_without_packages_needs(one_file: Path, core: Stopped, tmp_path: Path) -> None:
     command = (sys.executable, "-I", "-S", one_file)
     check(core, tmp_path, *command)
+    run(*command, "report", core.core, "-o", tmp_path / "page.html", cwd=tmp_path)
+    assert "<h1>" in (tmp_path / "page.html").read_text()
     assert os.access(one_file, os.X_OK) and one_file.read_bytes().startswith(b"#!/usr/bin/env python3\n")
 
 

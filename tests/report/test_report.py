@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
@@ -40,7 +38,7 @@ from ompd.report.page import make_page
 from ompd.report.states import WORDS, states_of
 from ompd.report.waits import draw_waits
 from ompd.session import Session
-from tests.support import clean_environment, stopped
+from tests.support import stopped
 from tests.support.command import ompd as command
 from tests.support.html_page import Page
 from tests.support.live import build_live, working
@@ -394,17 +392,6 @@ def test_a_live_process_has_a_page_and_is_let_go(tmp_path: Path) -> None:
         worker.finish()
     page = Page((tmp_path / "a.html").read_text())
     assert page.faults == [] and "stopped for" in page.words
-
-
-def test_without_jinja2_it_says_what_to_install(tmp_path: Path) -> None:
-    code = (
-        "import sys; sys.modules['jinja2'] = None\n"
-        f"sys.argv = ['ompd', 'report', {str(stopped('hang').core)!r}, '-o', {str(tmp_path / 'a.html')!r}]\n"
-        "from ompd.commands.main import main\nmain()"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=clean_environment())
-    assert done.returncode == 1 and "pip install" in done.stderr and "Traceback" not in done.stderr
-    assert not (tmp_path / "a.html").exists()
 
 
 def test_the_picture_of_readme_is_what_the_report_draws_of_the_kept_snapshot() -> None:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,7 +18,6 @@ from ompd.report.triage.ranks import draw_ranks, letter
 from ompd.report.triage.sections import Names
 from ompd.report.triage.tree import draw_tree
 from ompd.triage.groups import Groups
-from tests.support import clean_environment
 from tests.support.command import ompd as command
 from tests.support.html_page import Page
 from tests.support.report_pages import core_of
@@ -236,12 +233,3 @@ def test_what_a_page_may_not_replace_is_known_before_anything_is_inspected(tmp_p
     for words in (["-o", results, "--results", results], ["-o", results, results], ["-o", tmp_path / "no" / "x"]):
         done = command("triage", core_of("lock_cycle-two"), *words)
         assert done.code == 1 and done.out == "" and results.read_text() == ""
-    code = (
-        "import sys; sys.modules['jinja2'] = None\n"
-        f"sys.argv = ['ompd', 'triage', '/no/such/core', '-o', {str(tmp_path / 'a.html')!r}]\n"
-        "from ompd.commands.main import main\nmain()"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=clean_environment())
-    assert (
-        done.returncode == 1 and "pip install" in done.stderr and "Traceback" not in done.stderr and done.stdout == ""
-    )

@@ -36,7 +36,7 @@ page() {
     ompd triage 1 --json > 1.json
     again=(ompd triage 2 --results 2.jsonl --baseline 1.json)
     "${again[@]}" > page.txt
-    # From the results, without looking again. It needs jinja2: where that is not, the text is the page.
+    # From the results, without looking again. If the page cannot be written, the text stands for it.
     "${again[@]}" -o page.html > /dev/null 2>&1
     if [ -s page.html ]; then echo "$folder/page.html"; else echo "$folder/page.txt"; fi
 }

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from importlib.util import find_spec
 from pathlib import Path
 
-from ompd.errors import BadFile, Unsupported
+from ompd.errors import BadFile
 from ompd.safety.writing import Destination
 
 STDOUT = "-"
@@ -36,17 +35,11 @@ def page_file(output: str | None, inputs: Iterable[str]) -> Iterator[Page | None
     """Yield the page's file, None if *output* is None or standard output.
 
     :param inputs: the page's input files, which it must not replace
-    :raises Unsupported: if jinja2 is not installed
     :raises BadFile: if the file cannot be created or is an input
     """
     if output is None:
         yield None
         return
-    if find_spec("jinja2") is None or find_spec("markupsafe") is None:
-        raise Unsupported(
-            "a page needs the package jinja2",
-            hint="pip install 'ompd[report]', or in a checkout pip install '.[report]'",
-        )
     if output == STDOUT:
         yield None
         return
