@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import json
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -66,7 +67,10 @@ def test_text_and_json_are_those_of_the_shell(found: str) -> None:
             assert without_column(printed) == without_column(expected)
         else:
             # The command to type next names no core in gdb.
-            assert bare(printed) == bare(expected.replace(f"stack {core} ", "stack ")) and len(bare(printed)) > 1
+            assert (
+                bare(printed) == bare(expected.replace(f"stack {shlex.quote(str(core))} ", "stack "))
+                and len(bare(printed)) > 1
+            )
 
 
 def without_numbers(answer: dict[str, Any]) -> dict[str, Any]:
