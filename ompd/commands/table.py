@@ -484,10 +484,14 @@ DEFAULT = "threads"
 """The command that ``ompd TARGET`` runs."""
 
 GROUPS = (
-    ("Look", ("why", "threads", "stack", "parallel", "tasks", "var", "icvs", "diff")),
-    ("Many", ("triage", "hook")),
-    ("Share", ("report", "snapshot", "schema")),
-    ("Libraries", ("runtimes", "check", "conformance", "layout")),
-    ("Set up", ("doctor", "setup", "lldb-init", "gdb-init", "completion", "manual")),
+    ("Look at a program", ("why", "threads", "stack", "var", "parallel", "tasks", "icvs", "diff", "doctor")),
+    ("Many programs, and reports", ("triage", "report", "snapshot", "hook")),
+    (
+        "Set up, runtimes and libraries",
+        (
+            *("setup", "gdb-init", "lldb-init", "runtimes", "layout", "check", "conformance"),
+            *("schema", "completion", "manual"),
+        ),
+    ),
 )
 """The groups of all commands in ``ompd --help``: a title, and its commands in order."""

@@ -31,17 +31,19 @@ def make(command: Command) -> click.Command:
         if command.alone is None
         else click.Argument(["target"], metavar="[TARGET]", required=False, shell_complete=complete_target)
     )
-    params: list[click.Parameter] = [target, *OPTIONS]
+    params: list[click.Parameter] = [target]
     if command.compare is not None:
         params.append(click.Argument(["later"], metavar="[LATER]", required=False, shell_complete=complete_target))
     if argument is not None:
         params.append(click.Argument([OWN + argument.name], metavar=argument.metavar))
+    # The help lists options in this order.
+    params += map(own_option, command.options)
     if command.folds:
         params.append(click.Option(["--all", "unfold"], is_flag=True, help="Print every row on a line of its own."))
     return click.Command(
         command.name,
         callback=partial(_run, command),
-        params=[*params, *map(own_option, command.options)],
+        params=[*params, *OPTIONS],
         help=f"{command.help}\n\n\b\n  $ ompd {command.name} core.1234{words}\n{lines}",
         short_help=command.summary,
         epilog=EXIT_CODES,
