@@ -83,7 +83,7 @@ class PromptCommand(ABC, Generic[D]):
 
     def option_values(self, debugger: D, option: str) -> Sequence[str]:
         """Return the possible values of *option*, a long name, empty if they cannot be listed."""
-        return debugger.thread_numbers() if option in ("thread", "omp-thread") else ()
+        return debugger.thread_numbers() if option == "thread" else ()
 
     def argument_values(self, debugger: D) -> Sequence[str]:
         """Return the possible values of the argument, empty if they cannot be listed."""
@@ -353,7 +353,7 @@ class BreakCommand(PromptCommand[D]):
     name = walk_words.BREAK
     summary = walk_words.SUMMARIES[walk_words.BREAK]
     flags = (
-        Flag("omp_thread", "omp-thread", None, "Only for the thread with this OpenMP number.", "N"),
+        Flag("thread", "thread", None, "Only for the thread with this OpenMP number.", "N"),
         Flag("level", "level", "l", "In the team of the region at this level.", "N"),
     )
     argument = Argument("name")

@@ -55,10 +55,11 @@ def parse_break(words: Sequence[str]) -> BreakRequest:
 
     :raises BadInput: if the words are not valid
     """
-    rest, given = split_options("break", words, numbers=("omp-thread", "level"), short={"l": "level"})
+    # --omp-thread is the old name of --thread.
+    rest, given = split_options("break", words, numbers=("thread", "omp-thread", "level"), short={"l": "level"})
     if not rest:
-        raise BadInput("break needs LOCATION: a line or function", hint="ompd break prog.c:12 --omp-thread 1")
-    return BreakRequest(" ".join(rest), given.get("omp-thread"), given.get("level"))
+        raise BadInput("break needs LOCATION: a line or function", hint="ompd break prog.c:12 --thread 1")
+    return BreakRequest(" ".join(rest), given.get("thread", given.get("omp-thread")), given.get("level"))
 
 
 def format_threads(request: BreakRequest) -> str:
@@ -113,7 +114,7 @@ _HELP = {
     FINISH: "Runs until the region or task that the thread is in has ended, and stops where the program goes on:"
     " after a region in its primary thread, which is then selected, after a task in the code that waited.",
     BREAK: "Sets a breakpoint. LOCATION is what the debugger takes, as prog.c:12 or a function. Of a line of a region"
-    " or task it is in the code that the threads execute, not in what begins it. With --omp-thread the program stops"
+    " or task it is in the code that the threads execute, not in what begins it. With --thread the program stops"
     " for the thread with that number in the team of its innermost region, with --level as well in that of the region"
     " at that level; --level alone is for regions of that level.",
 }
@@ -123,9 +124,9 @@ def format_help(command: str, prompt: str) -> str:
     """Return the help of one of the commands."""
     if command == BREAK:
         return (
-            f"{_HELP[BREAK]}\n\n  {prompt}ompd break prog.c:12 --omp-thread 1\n\n"
-            "Options:\n      --omp-thread N   Only for the thread with this OpenMP number.\n"
-            "  -l, --level L        In the team of the region at this level.\n"
+            f"{_HELP[BREAK]}\n\n  {prompt}ompd break prog.c:12 --thread 1\n\n"
+            "Options:\n      --thread N   Only for the thread with this OpenMP number.\n"
+            "  -l, --level L    In the team of the region at this level.\n"
         )
     return f"{_HELP[command]}\n\n  {prompt}ompd {command}\n" + (f"\n{_ONLY}" if command != FINISH else "")
 

@@ -74,12 +74,12 @@ def test_a_walk_ends_with_the_line(found: str) -> None:
 def test_the_program_stops_at_events(found: str, library: str) -> None:
     # The places are functions in one library and labels in the other.
     told = replies(
-        *(figure_8(library), DEBUG, "omp auto on", "omp break parallel_begin", "omp break task_begin --omp-thread 2"),
+        *(figure_8(library), DEBUG, "omp auto on", "omp break parallel_begin", "omp break task_begin --thread 2"),
         *("run", "omp threads --json", "continue", "omp thread", "kill", "delete 2", "omp break thread_begin", "run"),
         name=found,
     )
     assert told["omp break parallel_begin"] == "Breakpoint 1 at parallel_begin (ompd_bp_parallel_begin)\n"
-    assert told["omp break task_begin --omp-thread 2"].endswith("(ompd_bp_task_begin), in OpenMP thread 2\n")
+    assert told["omp break task_begin --thread 2"].endswith("(ompd_bp_task_begin), in OpenMP thread 2\n")
     begins, again = told.all("run")
     assert f"OpenMP: {library} has begun\n" in begins and "hit Breakpoint 1, ompd_bp_parallel_begin () " in begins
     # The region exists as soon as its begin is reported.

@@ -60,7 +60,7 @@ def test_numbers_of_threads_are_completed() -> None:
         asked = f"lldb.debugger.GetCommandInterpreter().HandleCompletion('{text}', {length}, 0, -1, found)"
         return f"script found = lldb.SBStringList(); {asked}; print([found.GetStringAtIndex(n) for n in range(9)][1:])"
 
-    texts = [f"ompd {words}" for words in ("thread ", "stack --thread ", "print --thread ", "break x --omp-thread ")]
+    texts = [f"ompd {words}" for words in ("thread ", "stack --thread ", "print --thread ", "break x --thread ")]
     told = replies(22, target_create(core.executable, core.core), *map(complete, [*texts, "ompd stack --thread 1"]))
     for text in texts:
         assert "['0', '1', '2', '3', " in told[complete(text)], text

@@ -53,7 +53,7 @@ def line_in(text: str) -> int:
 def test_a_region_is_walked_through_in_gdb(name: str, compiler: str, level: str) -> None:
     told = in_gdb(
         name,
-        *(f"omp break sums.c:{FIRST} --omp-thread 1", "info breakpoints", "run", "omp thread", "omp print sum"),
+        *(f"omp break sums.c:{FIRST} --thread 1", "info breakpoints", "run", "omp thread", "omp print sum"),
         *("omp next", "omp next ", "omp finish", "omp print  sum", "omp finish ", "up", "info breakpoints "),
         program=build_sums(compiler, level),
     )
@@ -78,7 +78,7 @@ def test_a_region_is_walked_through_in_gdb(name: str, compiler: str, level: str)
 def test_a_region_is_walked_through_in_lldb(version: int, compiler: str, level: str) -> None:
     told = in_lldb(
         version,
-        *(f"ompd break sums.c:{FIRST} --omp-thread 1", "breakpoint list", "run", "ompd thread", "ompd print sum"),
+        *(f"ompd break sums.c:{FIRST} --thread 1", "breakpoint list", "run", "ompd thread", "ompd print sum"),
         *("ompd next", "ompd finish", "frame variable sum", "ompd finish", "bt", "breakpoint list"),
         program=build_sums(compiler, level),
     )
@@ -260,7 +260,7 @@ ON_CORE = {
     **dict.fromkeys(("step", "next --only", "finish", "break hang.c:39 --level 1"), "a core file does not run"),
     "break": "break needs LOCATION",
     "step --bogus": "step has no option --bogus",
-    "break 1 --omp-thread x": "--omp-thread of break needs a number",
+    "break 1 --thread x": "--thread of break needs a number",
     "finish now": "finish takes no 'now'",
 }
 
@@ -326,7 +326,8 @@ def test_the_code_that_a_function_of_clangs_calls() -> None:
 
 
 def test_words() -> None:
-    request = parse_break(["a.c:3", "--omp-thread", "2", "-l", "1"])
+    request = parse_break(["a.c:3", "--thread", "2", "-l", "1"])
+    assert request == parse_break(["a.c:3", "--omp-thread", "2", "--level", "1"])  # its old name
     assert (request.place, request.thread, request.level) == ("a.c:3", 2, 1)
     assert parse_walk("step", ["--only"]) and not parse_walk("next", [])
     with pytest.raises(BadInput, match="finish has no option --only"):

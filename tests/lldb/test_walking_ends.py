@@ -67,7 +67,7 @@ def test_nothing_is_left_in_gdb(found: str) -> None:
         for part in (f"set args {how}", "run", *look, "kill")
     ]
     told = in_gdb(
-        found, "", f"omp break ends.cc:{LEFT} --omp-thread 1", "break thrown if 0", *asked, "show scheduler-locking"
+        found, "", f"omp break ends.cc:{LEFT} --thread 1", "break thrown if 0", *asked, "show scheduler-locking"
     )
     for number, how in enumerate(SAID):
         before, step, after = (told[part.format(number * " ")] for part in look)
@@ -84,7 +84,7 @@ def test_nothing_is_left_in_lldb(version: int) -> None:
     told = in_lldb(
         version,
         "",
-        *(f"ompd break ends.cc:{LEFT} --omp-thread 1", "breakpoint set -n leave -c 0", *asked),
+        *(f"ompd break ends.cc:{LEFT} --thread 1", "breakpoint set -n leave -c 0", *asked),
         "script print(lldb.debugger.GetAsync())",
     )
     lists = told.all("breakpoint list")
@@ -104,7 +104,7 @@ def test_nothing_is_left_in_lldb(version: int) -> None:
 def test_ctrl_c_ends_steps_in_gdb(found: str, tmp_path: Path) -> None:
     here = gdb(found)
     command = [*here.command, "-nx", "-q", "-ex", LOAD_IN_GDB, "-ex", "set args forever", str(build_ends())]
-    source, stop = f"directory '{ENDS.parent}'", f"omp break ends.cc:{LEFT} --omp-thread 1"
+    source, stop = f"directory '{ENDS.parent}'", f"omp break ends.cc:{LEFT} --thread 1"
     quiet = [word for each in ("set confirm off", "set pagination off", source, stop) for word in ("-ex", each)]
     environment = {**here.environment, "TERM": "xterm"}
     with Terminal([*command, *quiet, "-ex", "run"], cwd=tmp_path, env=environment) as terminal:
@@ -132,7 +132,7 @@ def test_ctrl_c_ends_steps_in_lldb(version: int, tmp_path: Path) -> None:
     quiet = ["-o", "settings set show-progress false"] if version >= 19 else []
     quiet += ["-o", "settings set show-statusline false"] if version >= 20 else []
     first = ("-o", LOAD_IN_LLDB, "-o", "settings set target.run-args forever")
-    stop = ("-o", f"ompd break ends.cc:{LEFT} --omp-thread 1", "-o", "run")
+    stop = ("-o", f"ompd break ends.cc:{LEFT} --thread 1", "-o", "run")
     environment = {**here.environment, "TERM": "xterm"}
     with Terminal(
         [here.command, "-x", *quiet, *first, *stop, str(build_ends())], cwd=tmp_path, env=environment
@@ -200,7 +200,7 @@ def test_ctrl_c_between_any_two_lines_leaves_nothing_in_gdb(found: str, tmp_path
     told = in_gdb(
         found,
         "forever",
-        *(f"source {file}", f"omp break ends.cc:{LEFT} --omp-thread 1", "run", f"tbreak {line_of('usleep', ENDS)}"),
+        *(f"source {file}", f"omp break ends.cc:{LEFT} --thread 1", "run", f"tbreak {line_of('usleep', ENDS)}"),
         *("continue", "break thrown if 0", "maint info breakpoints", *asked, "kill"),
         cwd=tmp_path,
     )
