@@ -1,6 +1,6 @@
 /* Functions that return with a lock on some of their ways. "leaks" marks a return, "from" the branch in front of it. */
 #include "held.h"
-static omp_lock_t l[8];
+static omp_lock_t l[9];
 static volatile int done;
 
 FUNCTION early(int x) {
@@ -56,15 +56,28 @@ FUNCTION at_the_end(int x) {
 end:
     omp_unset_lock(&l[6]);
 }
+/* Set and released on the same ways, by a flag. */
+FUNCTION by_a_flag(int x) {
+    int got = 0;
+    if (x == 6 || done) {
+        omp_set_lock(&l[7]);
+        got = 1;
+    }
+    done += x;
+    if (got)
+        omp_unset_lock(&l[7]);
+}
 #ifdef HANDED_ON
 /* A lock that one function sets and another one releases may be kept on purpose. */
 FUNCTION take(int x) {
-    omp_set_lock(&l[7]);
+    omp_set_lock(&l[8]);
     done += x;
+    if (x == 7)
+        omp_unset_lock(&l[8]);
 }
 FUNCTION give_back(int x) {
     done += x;
-    omp_unset_lock(&l[7]);
+    omp_unset_lock(&l[8]);
 }
 #endif
 FUNCTION all(void) {
@@ -74,6 +87,7 @@ FUNCTION all(void) {
     on_each_way(one);
     tested(one);
     at_the_end(one);
+    by_a_flag(one);
 #ifdef HANDED_ON
     take(one);
     give_back(one);

@@ -229,7 +229,9 @@ class Function:
         """Yield the ways on which the function returns with a lock that it set, and that it releases on other ways."""
         incoming: dict[int, list[Edge]] = {}
         returns: dict[int, State] = {}
-        for leader, block in self._blocks.items():
+        releases: dict[int, list[Released]] = {}
+        # The code behind a jump with an unknown target may release the lock.
+        for leader, block in self._blocks.items() if not self._computed else ():
             if leader not in self._before:
                 continue
             for to, state in self._through(block, self._before[leader].copy()):
@@ -239,7 +241,17 @@ class Function:
                 returns[leader] = place.state
             elif place is not None and block[-1].flow == "jump" and not self._code.jumps(block[-1]):
                 returns[leader] = self._after_tail_call(place.state.copy(), block[-1])
-        return Leaks(self._blocks, incoming, returns).all()
+            releases[leader] = [*self._releases_in(block)]
+        return Leaks(self._blocks, incoming, returns, releases).all()
+
+    def _releases_in(self, block: Sequence[Instruction]) -> Iterator[Released]:
+        # What the calls of a block release, at any place of it.
+        for instruction in block:
+            is_call = instruction.flow == "call" or (instruction.flow == "jump" and not self._code.jumps(instruction))
+            routine = self._code.called(instruction).routine if is_call else None
+            if routine is not None and not routine.begins:
+                place = self.at(instruction.address)
+                yield routine.kind, self.argument(routine, place.state) if place is not None else None
 
     def _after_tail_call(self, state: State, jump: Instruction) -> State:
         # The state after a jump to another function, without the objects that this one releases.

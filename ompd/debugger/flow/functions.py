@@ -410,16 +410,18 @@ class Functions:
     def leaks(self, kind: str) -> Iterator[Leak]:
         """Yield the ways on which functions of the user's return with a lock of a *kind* that they set.
 
-        If another function releases locks of this kind that it did not set, a lock may be kept on purpose. If there is
-        such a function, or if that is unknown, nothing is yielded.
+        If another function releases the same lock without having set it, or a lock that is not known, the lock may be
+        kept on purpose, and is left out. Nothing is yielded if it is unknown which locks functions release.
         """
         loose = self.loose()
-        if loose is None or any(each == kind for each, _ in loose):
+        if loose is None or (kind, None) in loose:
             return
         for start in sorted(self._ending):
             try:
                 function = self._function(self.code.entry(start), is_alone=False)
-                yield from (leak for leak in function.leaks() if leak.held.routine.kind == kind)
+                for leak in function.leaks():
+                    if leak.held.routine.kind == kind and (kind, leak.held.value) not in loose:
+                        yield leak
             except OmpdError:
                 continue
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from ompd.debugger.flow.state import BRANCH, OBJECTS, Held, State, meets
+from ompd.debugger.flow.state import BRANCH, OBJECTS, Held, Released, State, meets
 from ompd.isa.instructions import Instruction
 
 
@@ -34,6 +34,7 @@ class Leaks:
     :param blocks: its blocks by their addresses
     :param incoming: the edges to each block
     :param returns: the state at each return, or after a jump to another function, by its block
+    :param releases: what each block releases
     """
 
     def __init__(
@@ -41,8 +42,9 @@ class Leaks:
         blocks: Mapping[int, Sequence[Instruction]],
         incoming: Mapping[int, Sequence[Edge]],
         returns: Mapping[int, State],
+        releases: Mapping[int, Sequence[Released]],
     ) -> None:
-        self._blocks, self._incoming, self._returns = blocks, incoming, returns
+        self._blocks, self._incoming, self._returns, self._releases = blocks, incoming, returns, releases
 
     def all(self) -> Iterator[Leak]:
         """Yield the leaks of the locks that the function releases on another way.
@@ -54,7 +56,7 @@ class Leaks:
             for call, held in state.held.items():
                 if held.routine.kind not in OBJECTS or held.doubt not in ("", BRANCH) or not self._is_released(held):
                     continue
-                for leaves in self._leaving(leader, call):
+                for leaves in self._leaving(leader, call, self._before_release(held)):
                     if (call, leaves) not in known:
                         known.add((call, leaves))
                         yield Leak(call, held, leaves)
@@ -67,12 +69,29 @@ class Leaks:
                 return True
         return False
 
-    def _leaving(self, leader: int, call: int) -> Iterator[int]:
+    def _before_release(self, lock: Held) -> set[int]:
+        # The blocks from which a release of the lock can be reached. A flag may lead there: if (got) omp_unset_lock(…).
+        waiting = [
+            leader
+            for leader, released in self._releases.items()
+            if any(kind == lock.routine.kind and meets(value, lock.value) is not False for kind, value in released)
+        ]
+        found = set(waiting)
+        while waiting:
+            for edge in self._incoming.get(waiting.pop(), ()):
+                if edge.leader not in found:
+                    found.add(edge.leader)
+                    waiting.append(edge.leader)
+        return found
+
+    def _leaving(self, leader: int, call: int, before_release: set[int]) -> Iterator[int]:
         # The addresses of the last instructions of some blocks: behind each, the lock is held on every way to the
         # return in the block *leader*.
         seen, waiting = {leader}, [leader]
         while waiting:
             block = waiting.pop()
+            if block in before_release:
+                continue
             edges = [edge for edge in self._incoming.get(block, ()) if call in edge.state.held]
             certain = [edge for edge in edges if not edge.state.held[call].doubt]
             if not edges or len(certain) == len(self._incoming[block]) > 1:

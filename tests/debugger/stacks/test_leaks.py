@@ -53,5 +53,5 @@ def test_each_leak_is_found_and_nothing_else(compiler: str, flags: str) -> None:
 
 @pytest.mark.parametrize("compiler", ["gcc", "clang"])
 @pytest.mark.quick("gcc")
-def test_where_locks_are_handed_on_no_leak_is_shown(compiler: str) -> None:
-    assert leaks(compiler, "-O1", "-DHANDED_ON") == []
+def test_a_lock_that_is_handed_on_is_no_leak(compiler: str) -> None:
+    assert {lock for lock, _ in leaks(compiler, "-O1", "-DHANDED_ON")} == set(marked())
