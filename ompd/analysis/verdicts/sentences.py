@@ -94,7 +94,7 @@ class Sentences:
         if not all(link.kind.is_lock and link.kind is not Kind.ORDERED for link in links):
             return f"deadlock: {self._ring(links)}"
         parts = [
-            f"{_thread(link)} holds {links[number - 1].object} and waits for {link.object}"
+            f"{_thread(link)} {_has(links[number - 1])} {links[number - 1].object} and waits for {link.object}"
             for number, link in enumerate(links[:_MOST])
         ]
         return f"deadlock: {'; '.join(parts)}" + ("; …" if len(links) > _MOST else "")
@@ -107,7 +107,7 @@ class Sentences:
             if link.holder == EdgeKind.EXECUTES:
                 parts.append(f"{_waits(link)} for a task that {_thread(following)} executes")
                 continue
-            relation = _RELATIONS.get(link.kind, "holds" if link.kind.is_lock and link.holder is not None else "")
+            relation = _RELATIONS.get(link.kind, _has(link) if link.kind.is_lock and link.holder is not None else "")
             parts.append(_waits(link) + (f", which {_thread(following)} {relation}" if relation else ""))
         return "; ".join(parts) + ("; …" if len(links) > _MOST else "")
 
@@ -238,6 +238,11 @@ def doing(link: Link) -> str:
 def _waits(link: Link) -> str:
     # Other threads may wait for the same lock without being in the cycle, so only the thread of the link is named.
     return doing(link) if link.kind.is_place else doing(replace(link, threads=(link.thread or 0,)))
+
+
+def _has(link: Link) -> str:
+    # The verb for a thread that has the object of a wait.
+    return "is in" if link.kind in (Kind.CRITICAL, Kind.ATOMIC) else "holds"
 
 
 def _thread(link: Link) -> str:
