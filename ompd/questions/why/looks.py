@@ -64,7 +64,11 @@ def look_before(session: Session, samples: int | None = None, interval: float | 
     for _ in range(count - 1):
         try:
             moments.append(session.ask(_moment))
-        except NoAnswer:
+        except NoAnswer as error:
+            children = openmp_descendants(session.target.process_id or 0)
+            if children and not session.runtimes and session.process.gone_code() is None:
+                hint = f"its child process {children[0]} uses OpenMP: ompd why {children[0]}"
+                raise NoAnswer(str(error), hint=hint) from error
             return None  # without a readable runtime there is nothing to compare with a second look
         time.sleep(seconds)
     return Look(tuple(moments), round(time.monotonic() - begin, 2), children=tuple(_children(session)))

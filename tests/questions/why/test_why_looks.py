@@ -31,6 +31,13 @@ def test_nobody_has_moved_in_a_hang(tmp_path: Path) -> None:
     assert any("has moved" in item.text and "none" in item.text for item in first.evidence)
 
 
+def test_of_a_parent_without_openmp_the_child_is_named(tmp_path: Path) -> None:
+    with hanging(WHYS["lock_cycle-nested"], "gcc", "libgomp", folder=tmp_path) as hung:
+        done = command("why", str(os.getpid()), "--nonblocking")
+    assert done.code == 1 and "no OpenMP runtime" in done.err
+    assert f"its child process {hung.pid} uses OpenMP: ompd why {hung.pid}" in done.err
+
+
 def test_who_works_has_used_processor_time(tmp_path: Path) -> None:
     with hanging(WHYS["laggard-barrier"], "gcc", "libgomp", folder=tmp_path) as hung:
         with ompd.attach(hung.pid) as session:
