@@ -56,9 +56,9 @@ class Sentences:
             direct = self._waiters_of(lock)
             who = listed([self._graph.nodes[node].name for node in direct])
             wait = f"{who} {'waits' if len(direct) == 1 else 'wait'} for {self._graph.nodes[lock].name}"
-            if root.end is End.OPEN or len(root.nodes) > 1 or last.thread is None:
+            if last.kind is not Kind.THREAD or len(root.nodes) > 1 or last.thread is None:
                 return f"{wait}, which no thread will ever release"
-            return f"{wait}, which is never released: {last.name} held it, and {last.reason or 'is gone'}"
+            return f"{wait}, which is never released: {last.name} held it, and {last.reason or 'it is idle'}"
         if kind is VerdictKind.EVENT_UNFULFILLED:
             return f"{waiting} a task that ends when {last.name} is fulfilled, which has not happened"
         if kind is VerdictKind.TASKWAIT_STARVED:
@@ -138,8 +138,8 @@ class Sentences:
         return f"{text} {f'at {target.name}, ' if target.kind.is_place else 'in '}{file}:{where.line}"
 
     def _awaited(self, root: Root) -> int:
-        # Return the object for which threads wait directly before the root. For an open end, this is the root itself.
-        if root.end is End.OPEN:
+        # Return the object at which the waits end, or for which threads wait directly before they come to a thread.
+        if self._graph.nodes[root.nodes[0]].kind is not Kind.THREAD:
             return root.nodes[0]
         for thread in root.threads:
             target = self._nodes.waiting[thread]
@@ -207,7 +207,7 @@ class Sentences:
             lock = self._graph.nodes[held[0]]
             return f"if {lock.name} were {_done(lock.kind)}, {freed} of {total} waiting threads go on"
         # _done() is None for objects that no thread releases. So nothing is said about a barrier, for example.
-        ends = (self._awaited(root),) if root.end is End.ENDED else root.nodes
+        ends = (self._awaited(root),) if root.end in (End.ENDED, End.OPEN) else root.nodes
         name = listed([self._graph.nodes[node].name for node in ends])
         done = _done(self._graph.nodes[ends[0]].kind) if root.end in (End.ENDED, End.OPEN) else "to go on"
         freed = self._solved.freed(ends) if done is not None and root.end is not End.RUNS else None

@@ -638,6 +638,15 @@ def test_threads_beside_openmp_come_last() -> None:
     assert judged(*rows, system=crossed, how=dict.fromkeys((7, 8), "blocked"))[:2] == ("lock_cycle", "proven")
 
 
+def test_a_lock_whose_owner_is_idle_is_never_released() -> None:
+    rows = thread(0, lock("&a", 1)), thread(1, parallel=None, state="idle"), thread(2, lock("&a", 1))
+    verdict = first(*rows)
+    assert verdict.kind == "lock_abandoned"
+    assert verdict.summary == (
+        "thread 0 (0) and thread 2 (2) wait for &a, which is never released: thread 1 (1) held it, and it is idle"
+    )
+
+
 def test_sentences_name_threads_as_tables_do() -> None:
     inner = {"parallel": "inner", "team_size": 2, "level": 2, "ancestors": (1,)}
     rows = thread(0, barrier((1,), 2), team_size=2), thread(1, thread_num=0, **inner)
