@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import cached_property
 
 from ompd.analysis.roots import End, Root, Solved
 from ompd.analysis.words import counted, listed, plural
@@ -171,20 +172,34 @@ class Sentences:
 
         :param waiting: how many threads wait
         """
-        rows = self._nodes.rows.values()
-        working = sum(
-            row.runtime is not None and row.wait is None and not self._nodes.is_idle(index)
-            for index, row in self._nodes.rows.items()
-        )
+        rows, working = self._nodes.rows.values(), self._working
         if not waiting and not any(row.runtime is not None for row in rows):
             return f"no hang seen: {counted(len(rows), 'thread')} at work, of which none has begun with OpenMP"
         if not waiting:
-            return f"no hang seen: {counted(working, 'OpenMP thread')} at work, none waits"
+            return f"no hang seen: {counted(working, 'OpenMP thread')}{self._few_processors()}, none waits"
         if not working:
             why = "their tasks are complete, or can be executed" if self._nodes.moment.tasks else _HAPPENED
             return f"no hang seen: {counted(waiting, 'thread')} will go on: {why}"
         verb = "waits" if waiting == 1 else "wait"
         return f"no hang seen: {counted(waiting, 'thread')} {verb} for {counted(working, 'thread')} at work"
+
+    @cached_property
+    def _working(self) -> int:
+        # How many OpenMP threads work.
+        return sum(
+            row.runtime is not None and row.wait is None and not self._nodes.is_idle(index)
+            for index, row in self._nodes.rows.items()
+        )
+
+    @property
+    def has_few_processors(self) -> bool:
+        """Whether more OpenMP threads work than the process has processors, as far as these are known."""
+        processors = self._nodes.moment.processors
+        return processors is not None and self._working > processors
+
+    def _few_processors(self) -> str:
+        processors = counted(self._nodes.moment.processors or 0, "processor")
+        return f" take turns on {processors}" if self.has_few_processors else " at work"
 
     def what_if(self, root: Root) -> str | None:
         """Return the sentence on how many threads would go on if the root were resolved, None if that is unknown."""

@@ -131,7 +131,9 @@ class Verdicts:
             summary=self._sentences.no_stall(len(self._waiting)),
             evidence=tuple(Evidence(text, "derived") for text in dict.fromkeys(n.reasoning for n in reasoned) if text),
             unknowns=(*self._unknowns(), *dict.fromkeys(n.evidence for n in reasoned if n.evidence))[:_MOST_UNKNOWNS],
-            next_step=next_step(VerdictKind.NO_STALL, ()),
+            next_step="ompd doctor TARGET"
+            if self._sentences.has_few_processors
+            else next_step(VerdictKind.NO_STALL, ()),
         )
 
     def _reasoned(self) -> list[Need]:

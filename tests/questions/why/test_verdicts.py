@@ -638,6 +638,13 @@ def test_threads_beside_openmp_come_last() -> None:
     assert judged(*rows, system=crossed, how=dict.fromkeys((7, 8), "blocked"))[:2] == ("lock_cycle", "proven")
 
 
+@pytest.mark.parametrize(("processors", "words"), [(1, "take turns on 1 processor"), (2, "at work"), (None, "at work")])
+def test_threads_at_work_take_turns_on_few_processors(processors: int | None, words: str) -> None:
+    (verdict, *_) = concluded(Moment(threads=(thread(0), thread(1)), processors=processors))[0]
+    assert (verdict.kind, verdict.summary) == ("no_stall", f"no hang seen: 2 OpenMP threads {words}, none waits")
+    assert verdict.next_step == ("ompd doctor TARGET" if processors == 1 else "ompd threads TARGET")
+
+
 def test_a_lock_whose_owner_is_idle_is_never_released() -> None:
     rows = thread(0, lock("&a", 1)), thread(1, parallel=None, state="idle"), thread(2, lock("&a", 1))
     verdict = first(*rows)
