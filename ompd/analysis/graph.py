@@ -36,9 +36,9 @@ class Need:
     """What a node needs: the release of ``count`` of its ``targets`` (indices of nodes).
 
     ``is_known`` is False if the targets are only candidates, such as all threads for a lock without a recorded holder.
-    Candidates meet no need in the pessimistic view. ``reasoned`` are the likely candidates; empty if there are none.
-    ``kind``, ``source`` and ``evidence`` are those of :class:`~ompd.model.GraphEdge`. ``address`` and ``value`` belong
-    to the word in memory from which the need was read.
+    In the pessimistic view a need with mere candidates is never met. ``reasoned`` has the likely ones among the
+    candidates, and is empty if none is likelier than the others. ``kind``, ``source`` and ``evidence`` are those of
+    :class:`~ompd.model.GraphEdge`. ``address`` and ``value`` belong to the word in memory from which the need was read.
     """
 
     targets: tuple[int, ...]

@@ -107,8 +107,9 @@ class Solved:
 def _roots(
     graph: WaitGraph, successors: Sequence[Sequence[int]], waiting: Sequence[int], stuck: Mapping[View, Set[int]]
 ) -> list[Root]:
-    # components() yields a component after all components that it can reach, so the ends of those are known already.
-    # A cycle with a way out is an end, too, if all its nodes are stuck all the same.
+    # components() yields a component after all components that it can reach, so the ends of those are known already. A
+    # cycle is an end if no edges lead from it to another end. If some do, it still is one if all its nodes are stuck in
+    # the reasoned view.
     ends: dict[int, int] = {}  # the ends that each node can reach: bit n stands for found[n]
     found: list[tuple[End, tuple[int, ...]]] = []
     merged: dict[tuple[End, str], int] = {}

@@ -128,7 +128,7 @@ def _type(cursor: Any, level: int) -> Any:
 def _nested(cursor: Any, level: int) -> Any:
     parts: list[Any] = []
     while not cursor.accept("E"):
-        # The target of a substitution is already in the list.
+        # The target of a substitution is already in the list of candidates for substitutions.
         known = not parts and _SUBSTITUTION.match(cursor._raw, cursor._pos) is not None
         if cursor.accept("I"):
             part = Node("tpl_args", _types(cursor, level + 1))

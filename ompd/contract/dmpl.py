@@ -17,7 +17,7 @@ INTERFACE_COMPATIBILITY = 1
 """``XLD_INTERFACE_COMPATIBILITY``: version of the interface."""
 
 VARINFO_NEEDS_DEREFERENCE = 0x8000
-"""Flag that may be or-ed into any :class:`VarInfo`: the variable's storage holds its address."""
+"""Flag that may be or-ed into any :class:`VarInfo`: the storage holds the variable's address, not its value."""
 
 
 class Result(IntEnum):
@@ -106,7 +106,8 @@ class NamedVariable(NamedTuple):
 class CallbackTable:
     """``DMPL_callbacks_t``: the callbacks of a debugger, in the header's order.
 
-    The second result is meaningless unless the code is :attr:`Result.OK`.
+    Of two results, the first is a result code, and the second is meaningless unless that code is :attr:`Result.OK`.
+    Comments name the parameters of a callback and, after a semicolon, its result.
     """
 
     put_process_info: Callable[[ProcessRef, Info | None], None]
@@ -121,9 +122,9 @@ class CallbackTable:
     find_type: Callable[[ProcessRef, str, int], DmplType | None]
     # a thread, an address and a size in bytes; the bytes as the target has them
     get_data: Callable[[ThreadRef, int, int], tuple[int, bytes]]
-    # a thread and a POSIX thread key; its value, 0 if it has none
+    # a thread and a POSIX thread key; the thread's value of the key, 0 if the thread has none
     get_pthread_key: Callable[[ThreadRef, int], tuple[int, int]]
-    # a thread and one datum as the target has it; the same in the byte order of this machine
+    # a thread and one datum as the target has it; the same datum in the byte order of this machine
     target_to_host: Callable[[ThreadRef, bytes], bytes]
     malloc: Callable[[int], Info | None]
     free: Callable[[Info], None]
@@ -148,9 +149,9 @@ class DemangledName(NamedTuple):
 
     ``code`` is a :class:`Result`: OK, NAME_UNCHANGED for a name that a compiler did not derive from another, or
     NAME_TOO_LONG. ``length`` is the length of the demangled name in bytes, without a NUL. If the name is too long for
-    the buffer, ``length`` is the buffer size it needs, with the NUL, and ``demangled`` is "". ``flags`` is a
-    :class:`VarInfo`, perhaps with :data:`VARINFO_NEEDS_DEREFERENCE`. ``decl_line`` is the line of the declaration in
-    the source, 0 if it is unknown.
+    the buffer, ``length`` is the size of a buffer that has room for the name and its NUL, and ``demangled`` is "".
+    ``flags`` is a :class:`VarInfo`, perhaps with :data:`VARINFO_NEEDS_DEREFERENCE`. ``decl_line`` is the line of the
+    declaration in the source, 0 if it is unknown.
     """
 
     code: int

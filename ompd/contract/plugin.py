@@ -23,7 +23,9 @@ if TYPE_CHECKING:  # commands do not need the rest of that module
 
 @record
 class FrameAddress:
-    """A frame of ``ompt_frame_t``: its address and its ``ompt_frame_flag_t``, None if these are unknown."""
+    """A frame of ``ompt_frame_t``: its address, and its ``ompt_frame_flag_t`` in ``flags``, None if the flags are
+    unknown.
+    """
 
     address: int
     flags: int | None
@@ -43,7 +45,9 @@ class ThreadState:
 
 @record
 class IcvDescription:
-    """An internal control variable of the runtime: its hyphenated name, and the scope of its handle."""
+    """An internal control variable of the runtime: its hyphenated name, and its scope, which is the kind of handle that
+    has a value.
+    """
 
     name: str
     scope: Scope
@@ -127,7 +131,7 @@ class TaskHandle(NumberedTask, Protocol):
         begun, because it depends on incomplete tasks), ``detached`` (its code has ended, but its event is not
         fulfilled) or ``complete``.
 
-        The runtime keeps a complete task while tasks that it generated are incomplete.
+        The runtime keeps a complete task until the tasks that the complete task generated are complete, too.
         """
 
     def waits_for(self) -> TaskWait | None:
@@ -178,7 +182,7 @@ class TaskHandle(NumberedTask, Protocol):
 
 
 class ParallelHandle(Numbered, Protocol):
-    """A parallel region (``ompd_parallel_handle_t``); serialized regions that share a team have one each."""
+    """A parallel region (``ompd_parallel_handle_t``); serialized regions that share a team have a handle each."""
 
     @property
     def id(self) -> str:
@@ -219,8 +223,8 @@ class ParallelHandle(Numbered, Protocol):
         """Return the word that a tool stored with the region. ``ompd_get_tool_data``."""
 
     def source(self) -> str | None:
-        """Return the compiler's note of the construct, for a region with several threads, in the form of
-        :meth:`TaskHandle.source`.
+        """Return the compiler's note of the construct, in the form of :meth:`TaskHandle.source`. None if there is none,
+        and for a region with one thread.
         """
 
     def barriers(self) -> Sequence[BarrierState]:
@@ -329,7 +333,7 @@ class ThreadHandle(NumberedThread, Protocol):
         """
 
     def construct_code(self) -> Sequence[ConstructCode]:
-        """Return the code of regions and explicit tasks on its native stack, innermost first.
+        """Return the code of regions and explicit tasks on the thread's native stack, innermost first.
 
         :raises Unavailable: if the code is unknown
         """
@@ -391,7 +395,8 @@ class AddressSpace(Protocol):
 
     def threadprivate_of_other(self, thread: int, address: int) -> int | None:
         """Return what :meth:`ThreadHandle.threadprivate_address` returns, for a thread of the process that the runtime
-        does not know. *thread* is its native id. None if the runtime keeps copies only for its own threads.
+        does not know. *thread* is its native id. The result is also None if the runtime keeps copies only for its own
+        threads.
         """
 
     def omp_version(self) -> int:
@@ -432,7 +437,7 @@ class AddressSpace(Protocol):
     def icv(self, name: str, handle: object) -> int | str:
         """Return the value of an ICV for a handle of its scope. ``ompd_get_icv_from_scope`` and its string form.
 
-        The value is a bool for a variable that is true or false, a string for a list or a name.
+        The value is a bool for a truth value, a string for a list or a name, otherwise a number.
 
         :raises BadInput: if there is no such variable, or *handle* has another scope
         """

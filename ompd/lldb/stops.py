@@ -46,7 +46,9 @@ def _line(state: State, process: Any, thread: int | None) -> str | None:
 
 
 class Arming:
-    """Finds the place of a breakpoint in each module that is loaded. LLDB makes one for each breakpoint."""
+    """Sets a breakpoint's location in each loaded module that has the symbol. LLDB makes one ``Arming`` for each such
+    breakpoint.
+    """
 
     def __init__(self, breakpoint: Any, extra_args: Any, internal_dict: dict[str, Any]) -> None:
         self._breakpoint = breakpoint

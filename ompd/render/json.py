@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def format_json(answer: Answer[Any], indices: Indices | None = None) -> str:
-    """Return the answer to the command that it names as one JSON object.
+    """Return the answer as one JSON object, in the format of the command in ``answer.query``.
 
     :param indices: a debugger's numbers of the threads, which each row gets
     """

@@ -130,7 +130,8 @@ class _Text:
             self._read_more()
 
     def _read_more(self) -> None:
-        # Read more text. The size doubles with the rest that is left, so that a long value is not parsed too often.
+        # Read at least as much text as is left. So the text doubles at each attempt, and a long value is not parsed too
+        # often.
         rest = self._text[self._at :]
         if len(rest) > _LONGEST_VALUE:
             raise _Wrong(f"has a value of more than {_LONGEST_VALUE >> 20} MB, which no answer has")

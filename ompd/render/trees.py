@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 # The most levels that are drawn, because recursive tasks and regions may be thousands of levels deep.
 _MAX_DEPTH = 40
-# The stem beside later rows, the branch of a row, of a last row, and no stem.
+# The stem of a row beside which a branch goes on, the branch of a row, and the branch of the last row of a parent.
 _DRAWN = ("│  ", "├─ ", "└─ ")
 _ASCII = ("|  ", "|- ", "`- ")
 

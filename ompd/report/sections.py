@@ -38,7 +38,7 @@ _LINKS = 40
 _NOTES = 16  # on a verdict
 _ROWS = 1200  # of a table
 _BRANCHES = 1500  # lines of a tree
-_DEEPEST = 30  # levels of one: browsers have a limit of their own
+_DEEPEST = 30  # levels of a tree: browsers have a limit of their own
 _LISTED = 512  # threads that have a line each
 _REASONS = 60
 

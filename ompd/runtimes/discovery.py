@@ -199,7 +199,8 @@ def _found(process: Process, seen: _Seen, plugins: Callable[[], Plugins]) -> Fou
 
 
 def _selected(process: Process, seen: _Seen, plugins: Plugins) -> Selected | None:
-    # Names select a plugin first, in the runtime's order, then symbols.
+    # The first name in the runtime's ``ompd_dll_locations`` that has a plugin selects it. If none has, the first plugin
+    # whose name is a symbol of the module is selected.
     for name in map(_last, seen.names):
         selected = plugins.get(name)
         if selected is not None:

@@ -90,7 +90,7 @@ def _counts(wait: SystemWait) -> str | None:
 
 
 def system_name(wait: SystemWait) -> str:
-    """Return the name in texts of the object that is waited for: ``mutex m``, ``a futex``, ``the lock of stdout``."""
+    """Return how texts name the object that is waited for: ``mutex m``, ``a futex``, ``the lock of stdout``."""
     name = wait.kind.noun or wait.routine or wait.system_call or "a call"
     symbol = wait.symbol or ""
     if wait.kind is Kind.FUTEX and (wait.object is None or _WAITERS in symbol):

@@ -100,7 +100,7 @@ class Program:
             elif opcode in (dw.DW_CFA_RESTORE, dw.DW_CFA_RESTORE_EXTENDED):
                 self._restore(cursor, operand if opcode == dw.DW_CFA_RESTORE else cursor.uleb())
             elif opcode == dw.DW_CFA_GNU_ARGS_SIZE:
-                cursor.uleb()  # the size of pushed arguments, which only throwing needs
+                cursor.uleb()  # the size of pushed arguments, which only exceptions need
             elif opcode != dw.DW_CFA_NOP:
                 cursor.fail(f"unknown call frame instruction {byte:#x}")
         cursor.fail("too many call frame instructions")

@@ -324,10 +324,10 @@ class UnwindTable:
         if self._is_debug_frame:
             # The CIE's offset in the section; all ones mark a CIE.
             return _Head(begin, end, number if number != (1 << 8 * id_size) - 1 else None)
-        return _Head(begin, end, offset + header - number if number else None)  # counts backwards from itself
+        return _Head(begin, end, offset + header - number if number else None)  # number is the distance to the CIE
 
     def _cursor(self, data: bytes, address: int, what: str) -> Cursor:
-        # The base makes positions in errors, and pcrel pointers, link-time addresses.
+        # With this base, positions in errors are link-time addresses, and pcrel pointers yield link-time addresses.
         return Cursor(data, self._byte_order, what=what, base=address)
 
     def _cursor_over(self, head: _Head) -> Cursor:

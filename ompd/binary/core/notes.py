@@ -137,8 +137,8 @@ class SignalInfo:
         if self.code is None:
             raise Unavailable("the target does not say where the signal came from (si_code)")
         if self.code == SI_TKILL:
-            # A fault's signal counts without has_raised(): a handler raised it again, and the thread failed where the
-            # fault interrupted it.
+            # If the process itself sent the signal of a fault, this counts as a handler that raised the signal again:
+            # the thread failed where the fault interrupted it, and has_raised() is not asked.
             return self.sender in own and (self.number in _FAULTS or has_raised())
         return self.code > 0 and self.number in _FAULTS
 

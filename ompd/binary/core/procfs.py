@@ -120,7 +120,7 @@ def find_connection(table: bytes, inode: int) -> str | None:
     remote address, for Unix sockets the name. None if the socket is not in the table or has no name.
 
     The kernel does not escape newlines in names of Unix sockets, so a name may contain a forged line about any other
-    socket. A number with two lines is therefore None.
+    socket. The result is therefore None if two lines have the number.
     """
     claims = [fields for fields in map(_socket_fields, table.split(b"\n")[1:]) if fields[0] == b"%d" % inode]
     if len(claims) != 1:

@@ -55,7 +55,7 @@ def read_calls(files: DebugFiles, names: Names, unit: Unit, offset: int) -> list
     calls = []
     for at, attributes in _call_sites(unit, offset):
         call = _call(files, names, unit, at, attributes)
-        # gcc nests the entry of an outlined function in the entry of the original function.
+        # Leave out the calls in an outlined function, whose entry gcc nests in the entry of the original function.
         if call is not None and any(start <= call.inside < end for start, end in code):
             calls.append(call)
     return calls

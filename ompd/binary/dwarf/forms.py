@@ -142,7 +142,8 @@ class Forms:
         return position
 
 
-# Steps whose length a first byte below 0x80 determines: LEB128 (-1), and blocks with a LEB128 length
+# Steps over values whose first byte, if it is below 0x80, is the whole LEB128 number: a number itself (-1), and blocks
+# with such a number as length
 _SHORT = (-1, -dw.DW_FORM_BLOCK, -dw.DW_FORM_EXPRLOC)
 
 

@@ -105,7 +105,8 @@ class FunctionFinder:
 
     def _function_at(self, unit: Unit, address: int) -> int | None:
         # The offset of the entry of the function at an address. Walking through a large unit takes long, so the walk
-        # stops at the function. Only a second walk enters other functions, because Fortran nests functions.
+        # stops at the function. If it finds none, a second walk also looks inside functions, because Fortran nests
+        # functions.
         for outer in (True, False):
             key = unit.section, unit.offset, outer
             if key not in self._functions:

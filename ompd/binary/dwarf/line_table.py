@@ -18,8 +18,8 @@ from ompd.binary.dwarf.units import Unit, read_length
 from ompd.errors import MalformedFile
 from ompd.safety import limits
 
-# Numbers of rows: in a chunk, the unit of reading; kept in memory, of all tables of a file; and in a sequence whose
-# rows are not sorted by address, which no compiler writes.
+# Numbers of rows: of a chunk, which is read as a whole; of all chunks of a file that are kept in memory; and of a
+# sequence whose rows are not sorted by address, which no compiler writes.
 _CHUNK, _MAX_KEPT, _MAX_UNORDERED = 512, 1 << 18, 1 << 18
 _SEQUENCE_COST = 32  # a sequence takes as much memory as this number of rows
 _CHUNK_COST = 16  # a chunk without its rows takes as much memory as this number of rows

@@ -126,8 +126,8 @@ class LineInfo:
             return None
         row = rows[0]
         other = next((other for other in rows if other[1] != row[1]), None)
-        # Finding the function of a line takes long in a large C++ unit, so there it is only done if the other row has a
-        # smaller line.
+        # Finding the function of a line takes long in a large C++ unit. So in a language with scopes this is only done
+        # if the other row has a smaller line.
         if other is not None and other[0] == row[0] and (has_no_scopes(unit) or other[1] < row[1]):
             file = table.path(row[0])
             if not self._is_in(unit, around, file, row[1]) and self._is_in(unit, around, file, other[1]):

@@ -55,7 +55,8 @@ def _new_ranges(unit: Unit, value: Value) -> Iterator[tuple[int, int]]:
 
 def _range_steps(unit: Unit, cursor: Cursor) -> Iterator[None]:
     if unit.ranges_left is None:
-        # Lists may share their bytes, so steps are limited. Before DWARF 5, a range is two addresses.
+        # Lists may share their bytes, so steps are limited by the section's size. Before DWARF 5 the limit is lower,
+        # because each range takes two addresses.
         new = unit.version >= 5
         size = unit.sections.size(".debug_rnglists" if new else ".debug_ranges")
         most = limits.list_steps(size if new else size // unit.address_size)

@@ -127,8 +127,8 @@ class Sections:
     def cursor(self, name: str, offset: int = 0, end: int | None = None) -> Cursor:
         """Return a cursor from *offset* of the section to *end* (None: the section's end).
 
-        Its positions count in the buffer of :meth:`span`. Subtract the start that :meth:`span` returns for offsets in
-        the section.
+        The cursor's positions count from the start of the buffer of :meth:`span`. To get an offset in the section,
+        subtract the start that :meth:`span` returns.
 
         :raises MalformedFile: if there is no such offset in the section
         """
@@ -240,7 +240,7 @@ class PackageIndex:
 def read_supplementary(elf: ElfFile) -> Supplementary | None:
     """Return the reference of *elf* to its supplementary file, None without one.
 
-    :raises MalformedFile: if that section is malformed
+    :raises MalformedFile: if the section with the reference is malformed
     """
     section = elf.section(".gnu_debugaltlink")
     if section is not None and section.sh_type != SHT_NOBITS:
@@ -255,7 +255,7 @@ def read_supplementary(elf: ElfFile) -> Supplementary | None:
 def supplementary_checksum(elf: ElfFile) -> bytes | None:
     """Return the checksum by which other files refer to *elf*, None if *elf* is not a supplementary file.
 
-    :raises MalformedFile: if that section is malformed
+    :raises MalformedFile: if ``.debug_sup`` is malformed
     """
     found = _read_debug_sup(elf)
     return found[2] if found is not None and found[0] else None

@@ -233,7 +233,7 @@ class Nesting:
         self._inside: dict[int, list[tuple[int, int]]] = {}
         start, first, end = unit.bounds
         self._top = first - start
-        # With contradictory ends, the same entries could be read again and again.
+        # The bytes that may still be read. With contradictory ends, the same entries could be read again and again.
         self._left = _MAX_PASSES * (end - start)
 
     def around(self, offset: int) -> int | None:

@@ -62,7 +62,7 @@ class Definition(NamedTuple):
 class DynamicLinking:
     """The dynamic section of one file, and the tables to which it points.
 
-    :raises MalformedFile: in every method, too, if these are not in the file
+    :raises MalformedFile: here and in every method, if the section or a table is not in the file
     """
 
     def __init__(self, elf: ElfFile) -> None:

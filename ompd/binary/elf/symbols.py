@@ -1,8 +1,8 @@
 """Symbol tables of ELF files (gABI, "Symbol Table"): symbols by name, by prefix and by address.
 
-A command looks up a handful of some thousand symbols, and must be quick. So only these symbols are decoded: the name is
-searched as bytes in the string table, then its offset is searched among the ``st_name`` of all symbols, which are read
-in bulk.
+A module has thousands of symbols. A command looks up a handful of them, and must be quick, so only these are decoded:
+the name is searched as bytes in the string table, then its offset is searched among the ``st_name`` of all symbols,
+which are read in bulk.
 """
 
 from __future__ import annotations
@@ -56,7 +56,8 @@ _MAX_ALIASES = 256
 _MIN_STRINGS, _MAX_ABSENCES = 1 << 18, 128
 _MIN_KEPT, _PROBES = 1 << 12, 64  # sorting a smaller table is as fast as reading it from the cache
 _MAX_VARIABLES = 1 << 18
-# A string table also holds names of sections and files, and leftovers of dropped symbols.
+# A string table may have more strings than symbols: it also holds names of sections and files, and leftovers of dropped
+# symbols.
 _STRINGS_PER_SYMBOL, _FREE_STRINGS = 4, 1 << 12
 _MAX_SYMBOLS = 1 << 23  # several times the largest programs
 # C++ templates have names of some thousand bytes. Names may share their tails, so the names in a table of n bytes may
@@ -124,7 +125,8 @@ class SymbolSection:
 
     @cached_property
     def _name_offsets(self) -> list[int]:
-        # Returns st_name of every symbol. It is the first word of each, so a strided view is a faster iter_unpack.
+        # Returns st_name of every symbol. It is the first word of each symbol, so a strided view is enough, and faster
+        # than iter_unpack.
         entries, size = self._entries, self._struct.size
         if self._elf.byte_order == sys.byteorder:
             return memoryview(entries).cast("I")[:: size // 4].tolist()
@@ -229,7 +231,7 @@ class SymbolSection:
     def _string_starts(self) -> dict[int, bytes]:
         strings = self._strings
         if strings.count(b"\0") > _STRINGS_PER_SYMBOL * len(self._name_offsets) + _FREE_STRINGS:
-            return {}  # linkers write no unused strings, so the table is suspicious
+            return {}  # no linker writes that many unused strings, so the table is suspicious
         pieces = strings.split(b"\0")
         offsets = accumulate((len(piece) + 1 for piece in pieces), initial=0)
         return dict(zip(offsets, pieces, strict=False))  # the last offset is the table's end
@@ -502,7 +504,8 @@ class SymbolTable:
     def names(self, wanted: Iterable[str]) -> set[str]:
         """Return those *wanted* names that are symbols of the module, defined or undefined.
 
-        The dynamic symbols are searched, or ``.symtab`` if there are none. A module without both returns all names.
+        The dynamic symbols are searched, or ``.symtab`` if there are none. For a module that has neither, all *wanted*
+        names are returned.
 
         :raises MalformedFile: if a table is malformed
         """

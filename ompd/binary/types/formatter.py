@@ -132,7 +132,7 @@ class ValueFormatter:
         prefix = f"({type_name(self._types.info, place)}) " if top and not self._strings.is_plain_string(target) else ""
         if string is None:
             return prefix + text, plain
-        # The name at the address of a string is only shown for a variable itself.
+        # Show the address, and the name of a symbol there, before the string.
         return f"{prefix}{text} {string[0]}", {"address": plain, "string": string[1]}
 
     def _member_pointer(

@@ -55,7 +55,8 @@ class LocalVariable(NamedTuple):
 @dataclass(slots=True)
 class FunctionScope:
     """A function at an address, inlined or not. ``place`` is its entry, ``variables`` are the variables in scope,
-    outermost first. ``frame_base`` belongs to the function whose frame this function uses, None without one.
+    outermost first. ``frame_base`` is the ``DW_AT_frame_base`` of the function whose frame this function uses, None if
+    that function has none.
     """
 
     place: EntryRef
@@ -77,9 +78,8 @@ def find_scopes(info: TypeInfo, function: EntryRef, link_address: int) -> list[F
         return tag in _BLOCKS and any(start <= link_address < end for start, end in ranges_of(unit, attributes))
 
     scopes: list[FunctionScope] = []
-    inside: list[
-        tuple[FunctionScope, int]
-    ] = []  # for each enclosing entry: its function, and the number of blocks in that function
+    # For each enclosing entry: the function that its variables belong to, and how deep they are nested in blocks there.
+    inside: list[tuple[FunctionScope, int]] = []
     origins: list[set[Key]] = []
     count = 0
     for number, entry in enumerate(iter_inside(unit, function.offset, holds)):

@@ -93,7 +93,7 @@ class PartFinder:
         """Return the part to which *steps* lead from the variable of type *place* at *address*.
 
         :raises BadInput: if the type has no such part
-        :raises OmpdError: as for :meth:`show`
+        :raises OmpdError: as for :meth:`ValueFormatter.show`
         """
         part = Part(place, address)
         for step in steps:

@@ -51,7 +51,7 @@ _MAX_NAME = 512
 
 
 def shortened(name: str) -> str:
-    """Return *name* with clang's spelling of template arguments. gcc adds words to some."""
+    """Return *name* with clang's spelling of template arguments. gcc adds words to some of them."""
     if "<" in name:
         for longer, shorter in SHORTER.items():
             name = re.sub(rf"\b{longer}\b", shorter, name)

@@ -23,7 +23,8 @@ _POINTERS = frozenset((dw.DW_TAG_POINTER_TYPE, dw.DW_TAG_REFERENCE_TYPE, dw.DW_T
 _COUNTED = frozenset((dw.DW_TAG_SUBRANGE_TYPE, dw.DW_TAG_ENUMERATION_TYPE))
 
 
-# The tags that "struct X" and the like can find. As in the language, a typedef hides a tag of the same name.
+# The tags that "struct X" and the like can find. A name without such a keyword means a typedef or a base type before a
+# structure, a union or an enumeration of the same name.
 _KEYWORDS = {
     "struct": (dw.DW_TAG_STRUCTURE_TYPE, dw.DW_TAG_CLASS_TYPE),
     "class": (dw.DW_TAG_CLASS_TYPE, dw.DW_TAG_STRUCTURE_TYPE),

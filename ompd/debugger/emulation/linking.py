@@ -200,8 +200,8 @@ class Linkage:
         return count
 
     def _opened_as(self, namespace: int) -> dict[str, tuple[int, LinkMap]]:
-        # Index and record of each module in the loader's list, by the file name for which it was opened. Other modules
-        # refer to it by this name.
+        # The index in the loader's list and the record of each module. The key is the file name under which it was
+        # opened, which is usually the name in other modules' DT_NEEDED.
         if namespace not in self._names:
             maps = [link_map for link_map in self._maps.values() if link_map.namespace == namespace]
             names: dict[str, tuple[int, LinkMap]] = {}
@@ -218,7 +218,7 @@ class Linkage:
         raise Unavailable(f"the loader's list does not have {name}")
 
     def _name(self, link_map: LinkMap) -> str:
-        # The file name for which the module was opened, perhaps the name of a symbolic link.
+        # The file name under which the module was opened, perhaps the name of a symbolic link.
         raw = self._memory.read_string(link_map.l_name, _MAX_PATH) if link_map.l_name else b""
         return raw.decode("utf-8", "replace").rpartition("/")[2]
 

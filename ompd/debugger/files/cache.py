@@ -1,9 +1,9 @@
 """Facts derived from files, in the user's cache folder: ``$XDG_CACHE_HOME/ompd`` or ``~/.cache/ompd``.
 
 All of them can be derived again, so the folder may be deleted at any time, and faults in it are ignored.
-``OMPD_CACHE=off`` turns it off. The key of an entry is one version of a file: its device, inode, size and times, which
-change with the file. A file that was written just now gets no entry, because the clock may not distinguish its next
-change.
+``OMPD_CACHE=off`` turns the cache off. The key of an entry is one version of a file: its device, inode, size and times,
+which change with the file. A file that was written just now gets no entry, because the clock may not distinguish its
+next change.
 
 An entry is written to a temporary file and renamed, so readers see all of it or nothing. It is used only if it is
 whole, repeats its key, and no one but the user could have written it.
@@ -26,7 +26,7 @@ from ompd.safety.reading import PagedFile
 
 # Change this whenever the format or the meaning of entries changes.
 _MAGIC = b"ompd cache 1\n"
-_HEADER = struct.Struct("<13sIIQ")  # magic, CRC-32 and Adler-32 of what follows the two, size of the key
+_HEADER = struct.Struct("<13sIIQ")  # magic, the body's CRC-32 and Adler-32, size of the key
 _MAX_ENTRY = 16 << 20
 _MAX_TOTAL, _MAX_ENTRIES = 64 << 20, 2048
 _SETTLED_NS = 2_000_000_000
@@ -37,7 +37,7 @@ _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 class DiskCache:
     """The cache of one user. Its methods never raise: unreadable entries are missing, failed writes are ignored.
 
-    :param folder: its folder, None if it is turned off
+    :param folder: the cache's folder, None if the cache is turned off
     """
 
     def __init__(self, folder: str | None) -> None:
@@ -73,7 +73,7 @@ class DiskCache:
                     return None
                 raw = file.read(_MAX_ENTRY + 1)
                 if status.st_mtime < time.time() - _DAY:
-                    os.utime(descriptor)  # the least recently used are removed first
+                    os.utime(descriptor)  # marks a use: the least recently used entries are removed first
                 return _unpacked(raw, key)
         return None
 

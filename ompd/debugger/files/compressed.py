@@ -1,8 +1,8 @@
 """Compressed core files, as systemd and users keep them: unpacked into a sparse file without a name.
 
 The format is recognised by the first bytes, never by the name. The file is unpacked in pieces, from start to end. So
-the memory in use depends neither on its size nor on its claims. The caller limits the disk space. The unpacked file
-never has a name, so nothing remains of it, however this process ends.
+the memory in use depends neither on the file's size nor on the sizes that it claims. The caller limits the disk space.
+The unpacked file never has a name, so nothing remains of it, however this process ends.
 """
 
 from __future__ import annotations
@@ -124,8 +124,8 @@ class SparseFile:
             raise self._no_room(error.strerror or "") from error
 
     def _check_room(self, size: int) -> int:
-        # Return how many bytes may be written after the next *size* bytes until the space is checked again. Other
-        # programs write, too.
+        # Return how many bytes may be written after the next *size* bytes before the space is checked again. One check
+        # is not enough, because other programs write to the disk, too.
         system = os.fstatvfs(self._file.fileno())
         free = system.f_bavail * system.f_frsize
         left = free - limits.KEPT_FREE - _OVERHEAD - size
@@ -264,7 +264,7 @@ def _member(source: _Input, name: str) -> Iterator[bytes]:
             yield decoder.decompress(data, _PIECE)
         except error as fault:
             raise _Damaged(str(fault)) from fault
-    source.give_back(decoder.unused_data or b"")  # lz4 has None for none
+    source.give_back(decoder.unused_data or b"")  # lz4 has None if no data is left
 
 
 class _Format(NamedTuple):

@@ -92,7 +92,7 @@ class Coredump:
         """
         path = self._ask("--field=COREDUMP_FILENAME").strip("\n").rpartition("\n")[2]
         if not path and self._refusal is not None:
-            raise self._refusal  # with --field it fails without a message
+            raise self._refusal  # the error of the list, because with --field there is no message
         if not path:
             return None
         if not Path(path).exists():

@@ -169,7 +169,8 @@ def _has_dwarf(elf: ElfFile) -> bool:
 
 
 def _has_names(elf: ElfFile) -> bool:
-    # Return whether there is a table of dynamic symbols. A separate debug file has only its header.
+    # Return whether there is a table of dynamic symbols. A separate debug file has only the section header of that
+    # table.
     try:
         return any(section.sh_type == SHT_DYNSYM and section.sh_size for section in elf.sections)
     except MalformedFile:

@@ -41,7 +41,7 @@ class Servers:
     """
 
     def __init__(self, environment: Mapping[str, str], cache: str, progress: Progress | None = None) -> None:
-        # Words that begin with "ima:" concern signatures.
+        # Words that begin with "ima:" are about signatures, and are no servers.
         urls = [url for url in environment.get("DEBUGINFOD_URLS", "").split() if not url.startswith("ima:")]
         self._urls = [url.rstrip("/") for url in urls if url.startswith(("http://", "https://"))]
         if not self._urls:

@@ -38,5 +38,6 @@ def unsuitable(path: str) -> str | None:
 
 
 def _header(path: str) -> Header:
-    # read_head() is safe if the target names a device.
+    # The path may come from the target, and may be that of a device. read_head() refuses all but regular files without
+    # opening them.
     return parse_header(read_head(path, _MAX_HEADER), path)

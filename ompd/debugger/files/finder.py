@@ -71,7 +71,7 @@ class FileFinder:
             self._servers = Servers(os.environ, debuginfod_caches()[0], options.progress)
 
     def resolve(self, name: str) -> str:
-        """Return the path here of the target's file *name*.
+        """Return the path on this machine of the target's file *name*.
 
         Inside a sysroot, ``..`` and links are resolved as on the target's machine, so they never leave it.
 
@@ -293,8 +293,8 @@ def debuginfod_caches() -> tuple[str, ...]:
 
 
 def path_inside(root: str, name: str) -> str:
-    """Return the path here of *name*, if *root* is the root folder. Links are resolved. Missing parts count as no
-    links.
+    """Return the path on this machine of the file that is called *name* if *root* is the root folder. Links are
+    resolved. A part that is missing counts as no link.
 
     :raises BadFile: if its links form a circle
     """

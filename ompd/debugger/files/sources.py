@@ -24,7 +24,9 @@ _MAX_FOLDERS = 64
 
 
 class SourceFile(NamedTuple):
-    """A source file: its ``path`` here, its ``lines``, and a ``note`` if it may not be the one that was compiled."""
+    """A source file: its ``path`` on this machine, its ``lines``, and a ``note`` if it may not be the one that was
+    compiled.
+    """
 
     path: str
     lines: Sequence[str]
@@ -35,7 +37,7 @@ class Sources:
     """Finds and reads source files. Each is read once.
 
     :param folders: folders that are searched before the file's own path
-    :param resolve: returns the path here of a file of the target's machine
+    :param resolve: returns the path on this machine, given a file's path on the target's machine
     """
 
     def __init__(self, folders: Sequence[str], resolve: Callable[[str], str]) -> None:
@@ -48,7 +50,8 @@ class Sources:
         :param digest: its MD5 when it was compiled, None if debug information has none. Without a digest, a file that
             is newer than the module gets a note
         :param module: the path of the module that was compiled from it, None if it is not known
-        :raises Unavailable: if no file of that name is here, or if its contents are not those that were compiled
+        :raises Unavailable: if this machine has no file of that name, or if its contents are not those that were
+            compiled
         """
         key = name, digest
         if key not in self._files:

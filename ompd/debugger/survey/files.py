@@ -13,10 +13,10 @@ from ompd.errors import MalformedFile
 class ModuleFiles(NamedTuple):
     """The contents of one module's files.
 
-    ``has_names``: whether its own functions have names (``.symtab``). ``has_lines`` and ``has_types``: whether there is
-    debug information. These are None if a file is damaged. ``debug_link`` is the name of the separate debug file in its
-    ``.gnu_debuglink``, None without one; ``debug_path`` is the debug file that was found. ``is_extract``: the file is a
-    snapshot's extract, which may lack contents of the original.
+    ``has_names``: whether the module's own functions have names (``.symtab``). ``has_lines`` and ``has_types``: whether
+    there is debug information. Each of the three is None if a damaged file leaves it open. ``debug_link`` is the name
+    of the separate debug file in its ``.gnu_debuglink``, None without one; ``debug_path`` is the debug file that was
+    found. ``is_extract``: the file is a snapshot's extract, which may lack contents of the original.
     """
 
     module: Module

@@ -1,8 +1,8 @@
 """The memory of the threads' stacks: its extent, overruns, and stacks that the target omits.
 
-The C library allocates the stacks of all threads but the first. At a stack's upper end it keeps its data of the thread,
-to which the thread pointer points. The kernel allocates the first thread's stack, which has the strings of the
-auxiliary vector at its upper end.
+The C library allocates the stacks of all threads but the first. At the upper end of such a stack, the library keeps its
+data about the thread, to which the thread pointer points. The kernel allocates the first thread's stack, which has the
+strings of the auxiliary vector at its upper end.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ _MAX_FRAME = 1 << 30
 
 
 class StackExtent(NamedTuple):
-    """The mapped memory of one thread's stack, from ``start`` to ``end``. The stack of the process's first thread has
-    ``is_first``; the kernel enlarges it up to a limit.
+    """The mapped memory of one thread's stack, from ``start`` to ``end``. ``is_first`` marks the stack of the process's
+    first thread, which the kernel enlarges up to a limit.
     """
 
     start: int

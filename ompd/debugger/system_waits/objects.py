@@ -131,7 +131,7 @@ class Owners:
                 else:
                     natives.setdefault(native, (native, descriptor))
             except OmpdError:
-                is_whole = False  # memory is lost, or the thread is ending, and the kernel has cleared its own number
+                is_whole = False  # memory is lost, or the kernel has cleared the own number of an ending thread
         agreed = _agreed(noted)
         natives.update({own: (native, pthread) for own, native, pthread in agreed})
         return natives, is_whole and len(agreed) == len(noted)

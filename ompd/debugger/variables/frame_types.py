@@ -11,7 +11,7 @@ from ompd.binary.types.types import TypeInfo
 from ompd.errors import Unavailable
 
 LAID = 1 << 80
-"""An address for values outside of memory: no process has it, whatever its pointers contain."""
+"""The address that stands for a value outside of memory. It is larger than any address of a process."""
 
 
 class FrameTypes(TypeReader):

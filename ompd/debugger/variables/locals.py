@@ -45,7 +45,7 @@ _MAX_BOUND_BYTES = 8
 _NO_PLACE = "the compiler did away with it"
 
 Parts = Callable[[str], Sequence[Step]]
-"""Returns the steps from the variable of a name to its requested part, none for all of the variable."""
+"""Given a variable's name, returns the steps to the requested part of the variable, no steps for all of it."""
 
 
 class LocalValue(NamedTuple):
@@ -56,10 +56,10 @@ class LocalValue(NamedTuple):
     of memory. ``shown`` is None if the value is unknown, with the reason in ``fault``. ``depth`` counts the enclosing
     blocks, ``line`` is the line of the declaration. ``is_artificial`` marks a variable of the compiler itself.
     ``is_copy`` marks a variable that an enclosing function has, too, by the same declaration in the source. ``derefs``
-    is for variables reached through the argument of a construct's function (gcc): 0 for a member of the structure
-    behind it, 1 for the target of a pointer in that structure; None otherwise. ``register`` is the register that holds
-    the whole variable, None without one. ``storage`` is ``frame``, ``static``, ``thread`` for thread-local storage, or
-    ``""`` if unknown.
+    is for variables reached through the argument of a construct's function (gcc): 0 for a member of the structure to
+    which the argument points, 1 for the target of a pointer in that structure; None otherwise. ``register`` is the
+    register that holds the whole variable, None without one. ``storage`` is ``frame``, ``static``, ``thread`` for
+    thread-local storage, or ``""`` if unknown.
     """
 
     name: str
@@ -107,8 +107,8 @@ class _Code(NamedTuple):
 class _ModuleLocals:
     """The variables of one module's functions.
 
-    :param info: its types, of the same units as its lines
-    :param stack_pointer: that register's number in debug information
+    :param info: the module's types
+    :param stack_pointer: the number of the stack pointer's register in debug information
     """
 
     def __init__(

@@ -42,7 +42,7 @@ def variables_at(locals: Locals, frame: Frame, address: int) -> Sequence[Functio
 
 
 def mentioned(locals: Locals, frame: Frame, reads: Sequence[Read]) -> Collection[tuple[str, int | None]]:
-    """Return the variables of *frame*'s function that its instructions *reads* read: their names and declared lines."""
+    """Return the variables of *frame*'s function that the instructions in *reads* read: name and declared line each."""
     return {
         (variable.name, variable.line)
         for read in reads

@@ -121,7 +121,9 @@ def linker_names(name: VariableName) -> Iterator[str]:
 
 
 def source_names(names: Iterable[str]) -> Iterator[str]:
-    """Yield possible names in the source for the symbols *names* that may be the user's variables."""
+    """Yield how the source may spell the variables whose symbols are *names*. Symbols that cannot be the user's
+    variables are skipped.
+    """
     from ompd.binary.demangle import demangle
 
     for name in names:

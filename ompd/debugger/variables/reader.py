@@ -28,7 +28,7 @@ class VariableReader:
     """One variable, or a part of one, in each thread of one stop.
 
     :param steps: the steps to the part, see :func:`parse_name`
-    :param letter: the format of values; for this, ``elements`` and ``x87`` see :class:`Options`
+    :param letter: the format of values; for *letter* and *elements* see :class:`Options`
     """
 
     def __init__(

@@ -186,8 +186,8 @@ class Variables:
         return None
 
     def _emulated(self, module: LoadedModule, entry: NamedVariable) -> int | None:
-        # Return the address of the variable's control object. It has the variable's name; in a function, the names of
-        # function and variable.
+        # Return the address of the variable's control object. The object's symbol contains the variable's name and, for
+        # a variable in a function, usually the function's name.
         symbols = _symbols(module)
         function = next((scope.name for scope in reversed(entry.scopes) if scope.kind == "function"), None)
         names = [entry.linkage or entry.name]
@@ -363,8 +363,8 @@ def _symbols(module: LoadedModule) -> SymbolTable:
 
 
 def _block_offset(module: LoadedModule, number: int) -> int:
-    # The offset of a variable in the TLS block, from debug information. With split debug information, gcc makes the
-    # linker write an address there instead.
+    # The offset of a variable in the TLS block, given the number in debug information. With split debug information,
+    # gcc makes the linker write an address there instead of the offset.
     segment = next((s for s in module.elf.segments if s.p_type == PT_TLS), None) if module.elf is not None else None
     if segment is not None and segment.p_memsz <= segment.p_vaddr <= number < segment.p_vaddr + segment.p_memsz:
         return number - segment.p_vaddr
@@ -373,7 +373,7 @@ def _block_offset(module: LoadedModule, number: int) -> int:
 
 def _in_function(module: LoadedModule, entry: NamedVariable) -> NamedVariable:
     # Return *entry* with the name of its function, if debug information lacks that name: clang omits it for a function
-    # that is inlined everywhere. The linker's name of the variable contains it.
+    # that is inlined everywhere. The linker's name of the variable contains the function's name.
     nameless = [at for at, scope in enumerate(entry.scopes) if scope.kind == "function" and not scope.name]
     if not nameless or entry.location.kind not in ("address", "tls", "none"):
         return entry

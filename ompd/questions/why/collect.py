@@ -245,8 +245,9 @@ def _processors(session: Session) -> int | None:
 
 
 def _regions(session: Session, rows: Sequence[ThreadRecord]) -> Answer[ParallelRecord] | None:
-    # Return the regions, None if they are not needed. They are needed if the process may lack members of teams: in a
-    # fork, and if it is unknown which members are missing at a barrier.
+    # Return the regions, None if they are not needed. They show which members of teams are no longer in the process.
+    # This matters in a possible fork, which lacks its parent's other threads, and at a barrier whose missing members
+    # are unknown, because they may have ended.
     waits = [row.wait for row in rows if row.wait is not None]
     if not is_fork(session) and not any(wait.kind is Kind.BARRIER and wait.missing is None for wait in waits):
         return None

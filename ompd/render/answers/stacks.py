@@ -24,8 +24,9 @@ def stack_lines(
 ) -> Iterator[tuple[str, str]]:
     """Yield the lines of ``stack``, each with its style.
 
-    Equal stacks are shown once. *unfold* shows each, with all frames of stacks that have more than *most*. *verbose*
-    shows each, too, and so do stacks with the runtime's frames: they have addresses.
+    Equal stacks are shown once. With *unfold* or *verbose* each stack is shown, and also if there are frames of the
+    runtime, because frames are then shown with their addresses. A stack of more than *most* frames is shown in full
+    only if *unfold*.
     """
     raw = any(frame.kind == "runtime" for row in answer.rows for frame in row.frames)
     many = len(answer.runtimes) > 1

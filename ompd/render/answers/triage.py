@@ -13,7 +13,7 @@ _FRAMES = 12
 _FAILED = 20
 _DEEPEST = 24  # steps of indentation
 MARKS = {"new": "NEW", "grown": "GROWN", "fewer": "FEWER", "same": "SAME"}
-"""What a group is called beside an earlier triage."""
+"""The mark of a group, by how it compares with an earlier triage."""
 
 
 def describe_triage(answer: TriageAnswer, *, verbose: bool = False) -> Iterator[str]:

@@ -180,7 +180,7 @@ def _chain(links: Sequence[Link], most: int, verbose: bool) -> Iterator[str]:
 
 
 def chain_rows(links: Sequence[Link], most: int, *, verbose: bool = False) -> Iterator[tuple[str, str, str, str]]:
-    """Yield for each link its name, the object of its wait, its place, and the relation of that object to the next."""
+    """Yield for each link its name, the object of its wait, its place, and how the object depends on the next link."""
     for link, holder in zip(links[:most], _holders(links), strict=False):
         yield _who(link, verbose), _what(link), format_place(link.where, verbose=verbose) if link.where else "", holder
 
@@ -260,7 +260,7 @@ def notes_on(
 
 
 def _variables(variables: Sequence[DifferingVariable], *, verbose: bool, has_values: bool) -> Iterator[tuple[str, str]]:
-    # A variable that the branch does not read is a loop's variable, or the thread's number.
+    # A variable that the branch does not read, a loop's variable or the thread's number, is only shown if *verbose*.
     for variable in variables:
         if not variable.is_read and not verbose:
             continue

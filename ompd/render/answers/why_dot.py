@@ -39,8 +39,8 @@ def format_dot(answer: WhyAnswer) -> str:
 
 
 class _Graph:
-    # The graph to draw. Nodes are given by their index in the answer without the node for any thread. ``_class`` has
-    # the class of each node: all nodes of a class are drawn as one.
+    # The graph to draw. A node is given by its index in ``_nodes``, the nodes of the answer without the node that
+    # stands for any thread. ``_class`` has the class of each node: all nodes of a class are drawn as one.
 
     def __init__(self, answer: WhyAnswer) -> None:
         self._verdicts = answer.rows
@@ -63,8 +63,8 @@ class _Graph:
             if link.where is not None and link.thread in self._threads
         }
         self._rings = [self._way(verdict) for verdict in answer.rows[:_CYCLES]]
-        # For threads that wait at the same place as a thread named in a verdict: the named thread. They are drawn as
-        # one.
+        # For each thread that waits at the same place as a thread named in a verdict: the named thread. All threads at
+        # such a place are drawn as one.
         self._beside = {
             self._threads[other]: self._threads[link.thread]
             for verdict in answer.rows[:_CYCLES]

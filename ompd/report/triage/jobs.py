@@ -1,4 +1,4 @@
-"""The waits of a job: boxes of waiting ranks on the left, the ranks they depend on on the right."""
+"""The waits of a job: on the left boxes of waiting ranks, on the right the ranks on which they depend."""
 
 from __future__ import annotations
 

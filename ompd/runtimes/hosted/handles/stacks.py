@@ -114,7 +114,9 @@ def _called_from(space: HostedSpace, frames: Sequence[Frame], kept: FrameAddress
 
 
 def _candidates(frames: Sequence[Frame], kept: FrameAddress) -> Iterator[int]:
-    # The frame whose part of the stack contains the address, and the next inner frame if it ends at the address.
+    # The frame whose part of the stack contains the recorded address. If the address is the CFA of the next inner
+    # frame, that frame is a candidate, too: the first one if the flags say that the address is a CFA, otherwise the
+    # second.
     for index, frame in enumerate(frames):
         if frame.cfa is None or frame.cfa <= kept.address:
             continue

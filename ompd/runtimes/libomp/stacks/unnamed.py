@@ -106,8 +106,8 @@ class Names:
 
 
 class Unnamed:
-    """The names of a stripped runtime's routines, looked up by a frame on a thread's stack. The search for names runs
-    on first use.
+    """The names of routines in a stripped runtime. Each method but :meth:`has_been_left` takes a frame on a thread's
+    stack. The search for all names runs on first use.
     """
 
     def __init__(self, runtime: Runtime, table: Table) -> None:
@@ -351,7 +351,8 @@ class _Search:
         return region == len(regions) or invokers[first] < regions[region]
 
     def _may_wait(self, candidate: _Candidate) -> bool:
-        # Whether the entry point that user code called, and that contains the group of frames, may wait at a barrier.
+        # Whether a thread may wait at a barrier in this group of frames, judged by the entry point through which user
+        # code entered the runtime. A group that no user code called may always wait.
         entry, frames, group = candidate.group.entry, candidate.frames, candidate.group
         if entry is None:
             return True

@@ -178,7 +178,8 @@ def _passed_lock(
     state = _direct_state(thread, kind, *direct, passed, is_searched=is_searched)
     if not is_own or not is_nestable or is_searched:
         return state
-    # The word must be wrong, because the owner of a nestable lock sets the lock again without waiting.
+    # The lock's word names this thread as the owner, but the thread waits for the lock. The word must be damaged: the
+    # owner of a nestable lock sets it again without waiting.
     fault = f"the lock's word is {state.owner_value:#x}, which names the thread that waits for it"
     return replace(state, owner=None, owner_fault=CorruptState(state.address, fault))
 
