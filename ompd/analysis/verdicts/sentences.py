@@ -241,13 +241,17 @@ _LONGEST = 40  # characters of a thread's activity
 
 
 def doing(link: Link) -> str:
-    """Return what all threads of a link do: ``thread 1 (4712) waits for &a``, ``3 threads wait at a barrier``."""
-    is_many = len(link.threads) > 1
-    who = counted(len(link.threads), "thread") if is_many else link.name
+    """Return what all threads of a link do: ``thread 1 (4712) and 2 more wait for &a``, ``3 threads wait at a
+    barrier``.
+    """
+    more = len(link.threads) - 1
+    who = counted(more + 1, "thread") if more > 0 else link.name
     if link.kind is not Kind.THREAD:
-        return f"{who} {'wait' if is_many else 'waits'} {'at' if link.kind.is_place else 'for'} {link.object}"
-    activity = link.object.removeprefix("it ").removeprefix("they ") or ("are at work" if is_many else "is at work")
-    return f"{who} {activity}" if len(activity) <= _LONGEST else f"{who} {'are' if is_many else 'is'} here"
+        if more > 0 and not link.kind.is_place:
+            who = f"{link.name} and {more} more"
+        return f"{who} {'wait' if more > 0 else 'waits'} {'at' if link.kind.is_place else 'for'} {link.object}"
+    activity = link.object.removeprefix("it ").removeprefix("they ") or ("are at work" if more > 0 else "is at work")
+    return f"{who} {activity}" if len(activity) <= _LONGEST else f"{who} {'are' if more > 0 else 'is'} here"
 
 
 def _waits(link: Link) -> str:
