@@ -113,6 +113,13 @@ def test_variables_and_environment_are_there_on_request_alone() -> None:
     assert "no_such" in with_both.faults and "no_such" in page.text
 
 
+def test_lines_of_source_are_left_out_on_request(tmp_path: Path) -> None:
+    core = stopped("hang").core
+    for words, is_there in (((), True), (("--no-source",), False)):
+        assert command("report", core, "-o", tmp_path / "a.html", *words).code == 0
+        assert ("#pragma omp barrier" in Page((tmp_path / "a.html").read_text()).text) is is_there
+
+
 def test_values_that_decide_a_branch_are_left_out() -> None:
     core = hung(WHYS["barrier_mismatch-branch"], "gcc", "libgomp").core
     found = found_of(Path(str(core)))

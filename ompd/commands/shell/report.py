@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from dataclasses import replace
 from shlex import quote
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +22,8 @@ if TYPE_CHECKING:
 
 _HELP = """Writes a page about TARGET, one HTML file that needs neither a network nor scripts: the verdicts of
 `ompd why` first, with who waits for whom, then teams, threads, stacks, regions and tasks, settings that differ, and
-what is unknown. Environment and values of variables are in it only on request, so that it can be mailed.
+what is unknown. Some lines of source are in it unless --no-source is given; the environment and values of variables
+are only on request.
 
 \b
   $ ompd report core.1234 -o hang.html
@@ -54,9 +56,13 @@ def _page(session: Session, target: str, own: dict[str, Any]) -> tuple[str, bool
 
     earlier = looks.look_before(session)
     found = gather(session, own["var"], has_environment=own["env"], earlier=earlier)
+    if own["no_source"] and found.why is not None:
+        rows = tuple(replace(verdict, sources=()) for verdict in found.why.rows)
+        found = replace(found, why=replace(found.why, rows=rows))
     named = target if process_id_of(target) is not None else basename(target)
     words = ["ompd", "report", quote_file(named), "-o", quote(basename(own["output"]))]
-    words += [word for name in own["var"] for word in ("--var", quote(name))] + ["--env"] * own["env"]
+    words += [word for name in own["var"] for word in ("--var", quote(name))]
+    words += ["--no-source"] * own["no_source"] + ["--env"] * own["env"]
     when = own["date"] or time.strftime("%Y-%m-%d %H:%M:%S %z")
     count = len(found.threads.rows) if found.threads is not None else found.runtimes.target.thread_count or 0
     return make_page(found, words, when), found.complete, count
@@ -69,7 +75,6 @@ report = click.Command(
     epilog=EXIT_CODES,
     params=[
         TARGET,
-        *OPTIONS,
         click.Option(
             ["-o", "--output"],
             metavar="FILE",
@@ -80,7 +85,9 @@ report = click.Command(
         click.Option(
             ["--var"], metavar="NAME", multiple=True, help="A variable to show in each thread; may be repeated."
         ),
+        click.Option(["--no-source"], is_flag=True, help="Leave lines of source out of the page."),
         click.Option(["--env"], is_flag=True, help="Put the environment of the process into the page, too."),
         click.Option(["--date"], metavar="TEXT", help="What the page says of when it was made, in place of the time."),
+        *OPTIONS,
     ],
 )
