@@ -25,6 +25,7 @@ _NEAR = 8  # lines of one file that are so near to each other are in one excerpt
 _MAY_LEAK = frozenset(
     (VerdictKind.LOCK_ABANDONED, VerdictKind.LOCK_CYCLE, VerdictKind.SELF_LOCK, VerdictKind.UNDECIDED)
 )
+_LOCKS = frozenset((Kind.LOCK, Kind.NEST_LOCK, Kind.MUTEX))
 
 
 class _Marked(NamedTuple):
@@ -53,7 +54,7 @@ def with_sources(session: Session, verdict: VerdictRecord) -> VerdictRecord:
         if link.where is not None:
             marks.append(_Marked(link.where, doing(link)))
     for link in links if verdict.kind in _MAY_LEAK else ():
-        leaks = list(_leaks(session, verdict, link)) if link.kind.is_lock else []
+        leaks = list(_leaks(session, verdict, link)) if link.kind in _LOCKS else []
         marks += leaks
         if leaks and advice:
             place = leaks[-1].place
