@@ -10,7 +10,7 @@ from ompd.errors import NoAnswer, OmpdError
 from ompd.model.checks import CheckAnswer, CheckedLibrary, DifferenceRecord, EntrySeen
 from ompd.questions.check.compare import REFUSED, Fact, Outcome, compare, function_of
 from ompd.questions.check.known import EntryTally, Explained, Known, KnownLibrary
-from ompd.questions.check.library_answers import LibraryAnswers
+from ompd.questions.check.ompd_library import LibraryAnswers
 from ompd.questions.check.plugin import NativeThread, PluginAnswers
 from ompd.questions.facts.answers import answer, begin, readable_runtimes
 from ompd.questions.runtimes import records

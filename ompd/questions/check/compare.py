@@ -14,7 +14,7 @@ from ompd.records import record
 
 if TYPE_CHECKING:
     from ompd.debugger.symbols import Symbols
-    from ompd.questions.check.library_answers import LibraryAnswers
+    from ompd.questions.check.ompd_library import LibraryAnswers
     from ompd.questions.check.plugin import PluginAnswers
 
     Side = LibraryAnswers | PluginAnswers

@@ -1,7 +1,7 @@
 """Our plugin's answers to the questions that OMPD's routines answer, with the return codes of the standard.
 
 A plugin has handles with methods. A library for debuggers has routines, which give return codes and numbers.
-:class:`PluginAnswers` has the methods of :class:`~ompd.questions.check.library_answers.LibraryAnswers`, so that the
+:class:`PluginAnswers` has the methods of :class:`~ompd.questions.check.ompd_library.LibraryAnswers`, so that the
 answers of both can be compared.
 """
 

@@ -12,7 +12,7 @@ from ompd.contract.ompd import Scope
 from ompd.contract.plugin import AddressSpace
 from ompd.errors import OmpdError
 from ompd.questions.check.compare import Fact, compare, function_of
-from ompd.questions.check.library_answers import LibraryAnswers
+from ompd.questions.check.ompd_library import LibraryAnswers
 from ompd.questions.check.plugin import NativeThread, PluginAnswers
 from ompd.runtimes.hosted.api import Call, Outcome, SpaceRef, TaskRef
 from ompd.runtimes.hosted.results import Row

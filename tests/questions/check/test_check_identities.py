@@ -11,8 +11,8 @@ import pytest
 from ompd.contract.ompd import Scope
 from ompd.errors import LibraryError, OmpdError, Rc
 from ompd.inspection import Inspection
-from ompd.questions.check import library_answers
-from ompd.questions.check.library_answers import CallQueue, Identities
+from ompd.questions.check import ompd_library as answers
+from ompd.questions.check.ompd_library import CallQueue, Identities
 from ompd.runtimes.hosted.api import Batch, Call, Outcome, TaskRef
 from ompd.runtimes.hosted.client import HostedLibrary
 from ompd.runtimes.hosted.signatures import Function
@@ -113,7 +113,7 @@ def test_what_has_a_frame_of_its_own_is_hardly_compared() -> None:
 
 
 def test_more_that_are_alike_than_can_be_compared_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(library_answers, "_MAX_ALIKE", 20)
+    monkeypatch.setattr(answers, "_MAX_ALIKE", 20)
     tasks = Tasks(addresses(30, 30), "equality")
     tasks.identities.find(Scope.TASK, tasks.handles)
     with pytest.raises(OmpdError, match="more than 20 handles that differ in nothing else"):
@@ -137,7 +137,7 @@ def test_a_call_is_made_once_with_those_recorded_before_it(monkeypatch: pytest.M
     assert regions[0].value() is regions[2].value() and function.error() is None
     assert (library.exchanges, library.calls) == (1, 2)
     # An answer that is no longer kept is asked for again.
-    monkeypatch.setattr(library_answers, "_MOST_KEPT", 2)
+    monkeypatch.setattr(answers, "_MOST_KEPT", 2)
     calls.call(Batch.get_task_frame, one)
     assert calls.has(Batch.get_task_function, one) and not calls.has(Batch.get_task_parallel_handle, one)
 
