@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import field
-from html import escape
 from typing import TYPE_CHECKING, Generic, TypeVar, overload
 
 from ompd.errors import BadInput
@@ -137,7 +136,9 @@ class Answer(Record, Generic[Row]):
         return texts.formatter(self) if texts.formatter is not None and self.query else repr(self)
 
     def _repr_html_(self) -> str:
-        # Jupyter shows this text as an answer's value.
+        # Jupyter shows this text as an answer's value. Only there is the module worth its import.
+        from html import escape
+
         return f'<pre style="line-height: 1.2">{escape(str(self), quote=False)}</pre>'
 
     def __repr__(self) -> str:

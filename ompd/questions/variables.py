@@ -115,8 +115,8 @@ def _of_functions(session: Session, wanted: VariableName, *, stats: bool, thread
     for row in found.rows:
         named = ((f, v) for f in row.frames if f.kind == "user" for v in f.locals or () if v.name == wanted.name)
         frame, variable = next(named, (None, None))
-        if frame is None or variable is None:
-            continue
+        if frame is None or frame.module is None or variable is None:
+            continue  # a frame with variables has a module: its debug information describes them
         rows.append(
             VariableRecord(
                 native_thread_id=row.native_thread_id,
@@ -126,7 +126,7 @@ def _of_functions(session: Session, wanted: VariableName, *, stats: bool, thread
                 team_size=row.team_size,
                 ancestors=row.ancestors[0] if row.ancestors else (),
                 name=wanted.text,
-                module=frame.module or "",
+                module=frame.module,
                 type=variable.type,
                 mechanism="local",
                 address=variable.address,

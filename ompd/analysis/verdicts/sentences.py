@@ -59,7 +59,7 @@ class Sentences:
             wait = f"{who} {'waits' if len(direct) == 1 else 'wait'} for {self._graph.nodes[lock].name}"
             if last.kind is not Kind.THREAD or len(root.nodes) > 1 or last.thread is None:
                 return f"{wait}, which no thread will ever release"
-            return f"{wait}, which is never released: {last.name} held it, and {last.reason or 'it is idle'}"
+            return f"{wait}, which was not released: {last.name} held it, and {last.reason or 'it is idle'}"
         if kind is VerdictKind.EVENT_UNFULFILLED:
             return f"{waiting} a task that ends when {last.name} is fulfilled, which has not happened"
         if kind is VerdictKind.TASKWAIT_STARVED:
@@ -176,7 +176,7 @@ class Sentences:
         if not waiting and not any(row.runtime is not None for row in rows):
             return f"no hang seen: {counted(len(rows), 'thread')} at work, of which none has begun with OpenMP"
         if not waiting:
-            return f"no hang seen: {counted(working, 'OpenMP thread')}{self._few_processors()}, none waits"
+            return f"no hang seen: {counted(working, 'OpenMP thread')}{self._at_work()}, none waits"
         if not working:
             why = "their tasks are complete, or can be executed" if self._nodes.moment.tasks else _HAPPENED
             return f"no hang seen: {counted(waiting, 'thread')} will go on: {why}"
@@ -197,7 +197,7 @@ class Sentences:
         processors = self._nodes.moment.processors
         return processors is not None and self._working > processors
 
-    def _few_processors(self) -> str:
+    def _at_work(self) -> str:
         processors = counted(self._nodes.moment.processors or 0, "processor")
         return f" take turns on {processors}" if self.has_few_processors else " at work"
 

@@ -65,7 +65,7 @@ def look_before(session: Session, samples: int | None = None, interval: float | 
         try:
             moments.append(session.ask(_moment))
         except NoAnswer as error:
-            children = openmp_descendants(session.target.process_id or 0)
+            children = _descendants(session)
             if children and not session.runtimes and session.process.gone_code() is None:
                 hint = f"its child process {children[0]} uses OpenMP: ompd why {children[0]}"
                 raise NoAnswer(str(error), hint=hint) from error
@@ -74,12 +74,16 @@ def look_before(session: Session, samples: int | None = None, interval: float | 
     return Look(tuple(moments), round(time.monotonic() - begin, 2), children=tuple(_children(session)))
 
 
+def _descendants(session: Session) -> tuple[int, ...]:
+    process_id = session.target.process_id
+    return openmp_descendants(process_id) if process_id is not None else ()
+
+
 def _children(session: Session) -> Iterator[ChildRecord]:
     # A parent that waits for a child in which threads are stuck only shows the call in which it waits.
     from ompd.questions.why.query import ask
 
-    numbers = openmp_descendants(session.target.process_id or 0)
-    for number in numbers[:_MAX_CHILDREN]:
+    for number in _descendants(session)[:_MAX_CHILDREN]:
         with suppress(OmpdError), Session.attach(number, nonblocking=True) as child:
             answer = child.ask(ask, may_stop=False)
             first = answer.rows[0]

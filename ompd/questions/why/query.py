@@ -21,7 +21,7 @@ from ompd.questions.facts.damage import changes, is_damaged
 from ompd.questions.why.branches import Branches
 from ompd.questions.why.collect import collect
 from ompd.questions.why.looks import Look
-from ompd.questions.why.sources import with_sources
+from ompd.questions.why.sources import MarkedLines
 from ompd.session import Session
 
 _SPARED = "a thread missed its wake-up; stopping the process would wake it, so it was not stopped"
@@ -46,7 +46,7 @@ def ask(session: Session, earlier: Look | None = None) -> WhyAnswer:
         concluded(moment, earlier.moments, earlier.seconds) if earlier is not None else concluded(moment)
     )
     verdicts, stacks_answer = _with_stacks(session, branches.added_to(verdicts))
-    verdicts = (with_sources(session, verdicts[0]), *verdicts[1:])
+    verdicts = (MarkedLines(session, verdicts[0], moment.held).added(), *verdicts[1:])
     complete, warnings = threads.complete, threads.warnings
     if stacks_answer is not None:
         complete = complete and stacks_answer.complete

@@ -650,7 +650,7 @@ def test_a_lock_whose_owner_is_idle_is_never_released() -> None:
     verdict = first(*rows)
     assert verdict.kind == "lock_abandoned"
     assert verdict.summary == (
-        "thread 0 (0) and thread 2 (2) wait for &a, which is never released: thread 1 (1) held it, and it is idle"
+        "thread 0 (0) and thread 2 (2) wait for &a, which was not released: thread 1 (1) held it, and it is idle"
     )
 
 
