@@ -52,12 +52,12 @@ def _nodes(solved: Solved) -> tuple[GraphNode, ...]:
 
 def _edges(solved: Solved) -> tuple[GraphEdge, ...]:
     keys = [node.key for node in solved.graph.nodes]
-    found: list[GraphEdge] = []
+    edges: list[GraphEdge] = []
     for index, needs in enumerate(solved.graph.needs):
         for group, need in enumerate(needs):
             targets = solved.targets(need) or need.targets
             source = need.source if need.is_known else "stack" if need.reasoned else "derived"
             why = need.reasoning if not need.is_known and need.reasoned else need.evidence
             count = min(need.count, len(targets)) if need.is_known else 1
-            found += [GraphEdge(keys[index], keys[t], need.kind, source, group, count, why) for t in targets]
-    return tuple(found)
+            edges += [GraphEdge(keys[index], keys[t], need.kind, source, group, count, why) for t in targets]
+    return tuple(edges)

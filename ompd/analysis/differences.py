@@ -93,8 +93,10 @@ def _by_native(before: Sequence[ThreadRecord], after: Sequence[ThreadRecord]) ->
 def _by_number(before: Sequence[ThreadRecord], after: Sequence[ThreadRecord]) -> _Pairs:
     kinds = [{row.runtime for row in rows if row.runtime is not None} for rows in (before, after)]
     # Two runs may use different runtimes. So runtimes are matched by name only if one of the runs has several.
-    named = any(len(names) > 1 for names in kinds)
-    return _matched(before, after, [_number(row, named) for row in before], [_number(row, named) for row in after])
+    has_names = any(len(names) > 1 for names in kinds)
+    return _matched(
+        before, after, [_number(row, has_names) for row in before], [_number(row, has_names) for row in after]
+    )
 
 
 def _number(row: ThreadRecord, is_named: bool) -> Hashable:
@@ -111,14 +113,14 @@ def _matched(
     new_keys: Iterable[Hashable],
 ) -> _Pairs:
     # Yield pairs of rows with the same key, in their order, and each other row with None. The key None matches nothing.
-    left: dict[Hashable, list[ThreadRecord]] = defaultdict(list)
+    unmatched: dict[Hashable, list[ThreadRecord]] = defaultdict(list)
     for row, key in zip(before, old_keys, strict=True):
-        left[key].append(row)
-    for rows in left.values():
+        unmatched[key].append(row)
+    for rows in unmatched.values():
         rows.reverse()
     for row, key in zip(after, new_keys, strict=True):
-        yield left[key].pop() if key is not None and left[key] else None, row
-    for rows in left.values():
+        yield unmatched[key].pop() if key is not None and unmatched[key] else None, row
+    for rows in unmatched.values():
         yield from ((row, None) for row in reversed(rows))
 
 

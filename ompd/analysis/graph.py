@@ -148,25 +148,25 @@ class Release:
             for index, rescues in graph.rescues.items():
                 for rescue in rescues:
                     self._rescued.setdefault(rescue.by, []).append(index)
-        first: list[int] = []
+        going: list[int] = []
         for index, node in enumerate(nodes):
             if node.outlook is Outlook.RUNS or (node.outlook is Outlook.UNKNOWN and view is not View.PESSIMISTIC):
-                first.append(index)
+                going.append(index)
             elif node.outlook is not Outlook.WAITS:
                 self._unmet[index] = -1
             else:
                 self._unmet[index] = self._add_needs(index, graph.needs[index], view)
                 if not self._unmet[index]:
-                    first.append(index)
+                    going.append(index)
         self.released: set[int] = set()
         self.steps = 0  # the work of all simulations so far
-        self.keep(first)
+        self.keep(going)
 
     def _add_needs(self, index: int, needs: Iterable[Need], view: View) -> int:
         unmet = 0
         for need in needs:
-            seen = need.seen(view)
-            targets, count = seen if seen is not None else ((), 1)
+            visible = need.seen(view)
+            targets, count = visible if visible is not None else ((), 1)
             if count <= 0:
                 continue
             unmet += 1
@@ -187,32 +187,32 @@ class Release:
 
         :param stop: a node that ends the search: the result is None if this node would go on
         """
-        found: list[int] = []
+        freed: list[int] = []
         decided: list[int] = []
-        is_stopped = not self._go_on(nodes, found, decided, stop)
-        self.steps += len(found) + len(decided)
+        is_stopped = not self._go_on(nodes, freed, decided, stop)
+        self.steps += len(freed) + len(decided)
         for need in reversed(decided):
             if not self._missing[need]:
                 self._unmet[self._owner[need]] += 1
             self._missing[need] += 1
-        self.released.difference_update(found)
-        return None if is_stopped else found
+        self.released.difference_update(freed)
+        return None if is_stopped else freed
 
-    def _go_on(self, first: Iterable[int], found: list[int], decided: list[int], stop: int | None = None) -> bool:
-        # Release *first* and all nodes that follow. Add these nodes to *found*. Add a need to *decided* once for each
+    def _go_on(self, nodes: Iterable[int], freed: list[int], decided: list[int], stop: int | None = None) -> bool:
+        # Release *nodes* and all nodes that follow. Add these nodes to *freed*. Add a need to *decided* once for each
         # newly released target, so that the caller can undo the count. Return False if *stop* was released.
         released, missing, unmet = self.released, self._missing, self._unmet
-        for index in first:
+        for index in nodes:
             if index not in released:
                 released.add(index)
-                found.append(index)
-        for node in found:
+                freed.append(index)
+        for node in freed:
             if node == stop:
                 return False
             for index in self._rescued.get(node, ()):
                 if index not in released and unmet[index] >= 0:
                     released.add(index)
-                    found.append(index)
+                    freed.append(index)
             for need in self._users[node]:
                 decided.append(need)
                 missing[need] -= 1
@@ -222,14 +222,14 @@ class Release:
                 unmet[index] -= 1
                 if not unmet[index] and index not in released:
                     released.add(index)
-                    found.append(index)
+                    freed.append(index)
         return True
 
     def keep(self, nodes: Iterable[int]) -> list[int]:
         """Release *nodes* for good. Return all nodes that this releases, including *nodes*."""
-        found: list[int] = []
-        self._go_on(nodes, found, [])
-        return found
+        freed: list[int] = []
+        self._go_on(nodes, freed, [])
+        return freed
 
 
 def components(nodes: Iterable[int], successors: Sequence[Sequence[int]]) -> Iterator[list[int]]:
@@ -251,8 +251,8 @@ def components(nodes: Iterable[int], successors: Sequence[Sequence[int]]) -> Ite
         stack.append(start)
         on_stack.add(start)
         while work:
-            node, rest = work[-1]
-            for target in rest:
+            node, untried = work[-1]
+            for target in untried:
                 if target not in order:
                     order[target] = low[target] = len(order)
                     stack.append(target)

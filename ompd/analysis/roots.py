@@ -74,12 +74,12 @@ class Solved:
 
     def confidence(self, indices: Iterable[int]) -> Confidence:
         """Return how sure it is that none of the nodes ever goes on."""
-        wanted = set(indices)
-        if wanted and wanted <= self.stuck[View.OPTIMISTIC]:
+        nodes = set(indices)
+        if nodes and nodes <= self.stuck[View.OPTIMISTIC]:
             return Confidence.PROVEN
-        if wanted and wanted <= self.stuck[View.REASONED]:
+        if nodes and nodes <= self.stuck[View.REASONED]:
             return Confidence.LIKELY
-        return Confidence.POSSIBLE if wanted and wanted <= self.stuck[View.PESSIMISTIC] else Confidence.UNKNOWN
+        return Confidence.POSSIBLE if nodes and nodes <= self.stuck[View.PESSIMISTIC] else Confidence.UNKNOWN
 
     def freed(self, nodes: Iterable[int]) -> int | None:
         """Return how many waiting threads would go on if *nodes* went on.
@@ -89,16 +89,16 @@ class Solved:
         release, everybody = self._releases[View.REASONED], self.nodes.everybody
         if release.steps + self._with_everybody.steps > _MOST_STEPS:
             return None
-        wanted = tuple(nodes)
-        found = release.more(wanted, stop=everybody)
-        if found is not None:
-            return self._waiting_of(found)
+        started = tuple(nodes)
+        going = release.more(started, stop=everybody)
+        if going is not None:
+            return self._waiting_of(going)
         # Needs that any thread can meet are all met as soon as one thread goes on. The nodes that this releases are
         # always the same, so they are counted once.
         if self._anybody is None:
             self._with_everybody = Release(self.graph, View.REASONED)
             self._anybody = self._waiting_of(self._with_everybody.keep((everybody,)))
-        return self._anybody + self._waiting_of(self._with_everybody.more(wanted) or ())
+        return self._anybody + self._waiting_of(self._with_everybody.more(started) or ())
 
     def _waiting_of(self, nodes: Iterable[int]) -> int:
         return sum(node in self.nodes.waiting for node in nodes)
@@ -110,8 +110,8 @@ def _roots(
     # components() yields a component after all components that it can reach, so the ends of those are known already. A
     # cycle is an end if no edges lead from it to another end. If some do, it still is one if all its nodes are stuck in
     # the reasoned view.
-    ends: dict[int, int] = {}  # the ends that each node can reach: bit n stands for found[n]
-    found: list[tuple[End, tuple[int, ...]]] = []
+    reachable: dict[int, int] = {}  # the ends that each node can reach: bit n stands for ends[n]
+    ends: list[tuple[End, tuple[int, ...]]] = []
     merged: dict[tuple[End, str], int] = {}
     for component in components(waiting, successors):
         inside = set(component)
@@ -119,32 +119,32 @@ def _roots(
         for node in component:
             for target in successors[node]:
                 if target not in inside:
-                    bits |= ends[target]
+                    bits |= reachable[target]
         is_cycle = len(component) > 1 or component[0] in successors[component[0]]
         if is_cycle and (not bits or inside <= stuck[View.REASONED]):
-            bits |= 1 << len(found)
+            bits |= 1 << len(ends)
             is_open = any(len(need.reasoned) > 1 for node in component for need in graph.needs[node])
-            found.append((End.CYCLE, tuple(sorted(component)) if is_open else _in_order(component, successors)))
+            ends.append((End.CYCLE, tuple(sorted(component)) if is_open else _in_order(component, successors)))
         elif not bits:
             end = _end(graph, component[0], stuck[View.PESSIMISTIC])
             # Threads that compute share one end. Threads in the same call share one, too.
             key = (end, graph.nodes[component[0]].reason or "" if end is not End.OPEN else str(component[0]))
-            place = merged.setdefault(key, len(found))
-            if place == len(found):
-                found.append((end, tuple(component)))
+            place = merged.setdefault(key, len(ends))
+            if place == len(ends):
+                ends.append((end, tuple(component)))
             else:
-                found[place] = end, (*found[place][1], component[0])
+                ends[place] = end, (*ends[place][1], component[0])
             bits = 1 << place
         for node in component:
-            ends[node] = bits
-    threads: list[list[int]] = [[] for _ in found]
+            reachable[node] = bits
+    threads: list[list[int]] = [[] for _ in ends]
     for index in waiting:
-        bits = ends[index]
+        bits = reachable[index]
         while bits:
-            low = bits & -bits
-            threads[low.bit_length() - 1].append(index)
-            bits ^= low
-    return [Root(end, nodes, tuple(some)) for (end, nodes), some in zip(found, threads, strict=True)]
+            bit = bits & -bits
+            threads[bit.bit_length() - 1].append(index)
+            bits ^= bit
+    return [Root(end, nodes, tuple(waiters)) for (end, nodes), waiters in zip(ends, threads, strict=True)]
 
 
 def _end(graph: WaitGraph, index: int, stuck: Set[int]) -> End:
@@ -165,7 +165,7 @@ def _in_order(component: Sequence[int], successors: Sequence[Sequence[int]]) -> 
     start = min(component)
     before: dict[int, int] = {}
     front = [start]
-    seen = {start}
+    visited = {start}
     for node in front:
         for target in successors[node]:
             if target == start:
@@ -173,8 +173,8 @@ def _in_order(component: Sequence[int], successors: Sequence[Sequence[int]]) -> 
                 while ring[-1] != start:
                     ring.append(before[ring[-1]])
                 return tuple(reversed(ring))
-            if target in inside and target not in seen:
-                seen.add(target)
+            if target in inside and target not in visited:
+                visited.add(target)
                 before[target] = node
                 front.append(target)
     return (start,)

@@ -59,8 +59,8 @@ def are_one_process(earlier: Session, later: Session) -> bool | None:
 
 def may_be_one_process(earlier: TargetRecord, later: TargetRecord) -> bool | None:
     """Return what two targets say by themselves: False if they are of different processes, else None."""
-    known = [(earlier.process_id, later.process_id), (earlier.executable, later.executable)]
-    if any(a is not None and b is not None and a != b for a, b in known):
+    pairs = [(earlier.process_id, later.process_id), (earlier.executable, later.executable)]
+    if any(a is not None and b is not None and a != b for a, b in pairs):
         return False
     return None if earlier.process_id is not None and later.process_id is not None else False
 
@@ -74,20 +74,20 @@ def _other_program(earlier: TargetRecord, later: TargetRecord) -> Iterator[str]:
 
 def compared(earlier: Look, later: Look, *, same_process: bool | None) -> DiffAnswer:
     """Return what differs from *earlier* to *later*."""
-    found = compare(earlier.sight, later.sight, same_process=same_process)
+    differences = compare(earlier.sight, later.sight, same_process=same_process)
     warnings = [*_other_program(earlier.answer.target, later.answer.target)]
     warnings += [f"of the earlier one: {warning}" for warning in earlier.warnings]
     return DiffAnswer(
         later.answer.target,
         later.answer.runtimes,
-        found.threads,
+        differences.threads,
         earlier.complete and later.complete,
         (*warnings, *later.warnings),
         earlier_target=earlier.answer.target,
         same_process=same_process,
-        differs=found.differs,
-        tasks=found.tasks,
-        counters=found.counters,
+        differs=differences.differs,
+        tasks=differences.tasks,
+        counters=differences.counters,
         query="diff",
     )
 

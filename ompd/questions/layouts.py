@@ -38,18 +38,18 @@ def add(path: str, name: str | None = None, runtime: str | None = None) -> Layou
     return LayoutAnswer((_record(written),), tuple(map(_struct, written.structs.values())), True, tuple(notes))
 
 
-def _record(known: table.Table) -> LayoutRecord:
+def _record(table_: table.Table) -> LayoutRecord:
     return LayoutRecord(
-        name=known.name,
-        runtime=known.runtime,
-        origin="shipped" if known.is_shipped else "user",
-        file=str(known.path),
-        releases=known.releases,
-        architectures=known.architectures,
-        build_ids=known.build_ids,
-        has_exports=known.has_exports,
-        lacks_exports=known.lacks_exports,
-        provenance=known.provenance,
+        name=table_.name,
+        runtime=table_.runtime,
+        origin="shipped" if table_.is_shipped else "user",
+        file=str(table_.path),
+        releases=table_.releases,
+        architectures=table_.architectures,
+        build_ids=table_.build_ids,
+        has_exports=table_.has_exports,
+        lacks_exports=table_.lacks_exports,
+        provenance=table_.provenance,
     )
 
 

@@ -34,50 +34,54 @@ def innermost_user_place(session: Session, thread: int, handle: ThreadHandle | N
     :raises Unavailable: if the stack could not be followed to its end and has no user frame
     """
     stack = session.process.stacks.stack(thread)
-    known = session.stop.straight.get(stack.shape)
-    if known is None:
-        known = session.stop.straight[stack.shape] = _straight(session, stack.frames)
-    if known.place is not None:
-        return known.place
-    if known.frame is not None:
-        return _user_place(session, stack.frames, known.frame, handle, [])
-    unknown, called, untold = False, None, 0
+    straight = session.stop.straight.get(stack.shape)
+    if straight is None:
+        straight = session.stop.straight[stack.shape] = _straight(session, stack.frames)
+    if straight.place is not None:
+        return straight.place
+    if straight.frame is not None:
+        return _user_place(session, stack.frames, straight.frame, handle, [])
+    has_unknown, inner_owner, unknown_frames = False, None, 0
     passed: list[int] = []  # frames of libraries, or programs, that have no debug information
     for index, frame in enumerate(stack.frames):
         owner = code_owner(session, frame.call_site)
         if owner == USER and naming.is_added(_symbol(session, frame.call_site) or ""):
             continue  # the frame is of a function that a compiler added, which is not in the source
-        if owner == USER or (owner == UNKNOWN and called == RUNTIME and calls_entry(session, stack.frames[index - 1])):
+        if owner == USER or (
+            owner == UNKNOWN and inner_owner == RUNTIME and calls_entry(session, stack.frames[index - 1])
+        ):
             has_line = session.process.places.line_of(frame.call_site) != (None, None)
-            if untold and not has_line:
+            if unknown_frames and not has_line:
                 break  # an inner frame of unknown owner may be the user's, so this one may not be the innermost
             if has_line:
                 return _user_place(session, stack.frames, index, handle, passed)
             passed.append(index)
             if handle is not None and index + 1 < len(stack.frames):
-                left = _place_left(session, stack.frames, index, handle)
+                left_place = _place_left(session, stack.frames, index, handle)
                 # The jump's place is used if it has a line, or if no frame that was passed has a name. A named frame is
                 # better than a jump without a line.
-                if left is not None and (left.line is not None or not _has_name(session, stack.frames, passed)):
-                    return replace(left, calling=_library_function(session, frame))
+                if left_place is not None and (
+                    left_place.line is not None or not _has_name(session, stack.frames, passed)
+                ):
+                    return replace(left_place, calling=_library_function(session, frame))
         elif passed and owner == RUNTIME and _has_name(session, stack.frames, passed):
             break  # the region belongs to a library without debug information: user code further out is not the place
         elif not passed and handle is not None and index + 1 < len(stack.frames):
-            left = _place_left(session, stack.frames, index, handle)
-            if left is not None:
-                return left
-        if owner != called:
-            untold += owner == UNKNOWN
-            untold -= called == UNKNOWN and owner == RUNTIME and _waits(session, frame)
-        unknown, called = unknown or owner == UNKNOWN, owner
+            left_place = _place_left(session, stack.frames, index, handle)
+            if left_place is not None:
+                return left_place
+        if owner != inner_owner:
+            unknown_frames += owner == UNKNOWN
+            unknown_frames -= inner_owner == UNKNOWN and owner == RUNTIME and _waits(session, frame)
+        has_unknown, inner_owner = has_unknown or owner == UNKNOWN, owner
     if passed:
-        named = (at for at in passed if _symbol(session, stack.frames[at].call_site) is not None)
-        return _user_place(session, stack.frames, next(named, passed[0]), handle, [])
+        with_names = (number for number in passed if _symbol(session, stack.frames[number].call_site) is not None)
+        return _user_place(session, stack.frames, next(with_names, passed[0]), handle, [])
     if stack.stopped is not None:
         raise Unavailable(f"the stack could not be followed: {stack.stopped}")
     if session.process.symbols.unproven and any(unproven_at(session, frame.call_site) for frame in stack.frames):
         raise Unavailable("none of its frames is user code, by files that are not proven to be those that ran")
-    if unknown:
+    if has_unknown:
         raise Unavailable("which of its frames are user code is unknown: the program is static or has no symbols")
     return None
 
@@ -164,10 +168,10 @@ def code_left(session: Session, frames: Sequence[Frame], code: ConstructCode, ha
     }
     if len(ways) > 1:
         noted = noted_place(handle.barrier_source)
-        here = {
+        on_noted_line = {
             way for way in ways if noted is not None and process.places.line_of(way[-1].address) == (noted[0], noted[2])
         }
-        ways = here or ways
+        ways = on_noted_line or ways
     sources = {tuple(tuple(process.places.source_frames(jump.address)) for jump in way) for way in ways}
     return CodeLeft(min(ways)[::-1] if len(sources) == 1 else (), entry, len(ways) == 1)
 
@@ -179,9 +183,9 @@ def _entry_of_construct(session: Session, code: ConstructCode, frames: Sequence[
     if code.kind != "parallel":
         entry = session.process.calls.function_called(frames[code.frame + 1])
         entry = entry if entry is not None and code_owner(session, entry) == USER else None
-    known = code.task if code.kind == "task" else code.region
+    handle = code.task if code.kind == "task" else code.region
     try:
-        return known.function() if entry is None and known is not None else entry
+        return handle.function() if entry is None and handle is not None else entry
     except OmpdError:
         return entry
 
@@ -216,11 +220,11 @@ def place_left(session: Session, code: ConstructCode, left: CodeLeft, handle: Th
 def _function_left(session: Session, code: ConstructCode) -> str | None:
     try:
         if code.kind == "parallel" and code.region is not None:
-            known = region_function(session, code.region)
-            return known.function if known is not None else None
+            outlined = region_function(session, code.region)
+            return outlined.function if outlined is not None else None
         if code.task is not None:
-            known = task_function(session, code.task)
-            return known.function if known is not None else None
+            outlined = task_function(session, code.task)
+            return outlined.function if outlined is not None else None
     except OmpdError:
         pass
     return None
@@ -292,12 +296,12 @@ def innermost_place(session: Session, thread: int) -> Place:
 
 def code_owner(session: Session, address: int) -> str:
     """Return the owner of the code at *address*; see :func:`ompd.contract.code_owners.owner`."""
-    known = session.stop.owners
-    if address not in known:
-        known[address] = owner_of(
+    owners = session.stop.owners
+    if address not in owners:
+        owners[address] = owner_of(
             session.process.contract, session.stop.runtime_modules, address, session.stop.whole_runtimes
         )
-    return known[address]
+    return owners[address]
 
 
 def named(facts: Facts, key: str, code: RegionFunction | None) -> RegionFunction | None:
@@ -342,9 +346,9 @@ def task_function(session: Session, task: TaskHandle) -> RegionFunction | None:
     if noted is not None and line is None:
         file, _, line = noted
     name = _symbol(session, entry)
-    known = naming.parse_outlined(name or "")
-    if known is not None:
-        name = known.parent or (noted[1] if noted is not None else session.process.places.declared_inside(entry))
+    outlined = naming.parse_outlined(name or "")
+    if outlined is not None:
+        name = outlined.parent or (noted[1] if noted is not None else session.process.places.declared_inside(entry))
     code = RegionFunction(entry, _as_in_source(session, entry, name), file, line, "task")
     return _as_far_as_proven(session, code, [entry])
 
@@ -372,15 +376,15 @@ def source_function(session: Session, region: ParallelHandle) -> str | None:
     functions = session.stop.source_functions
     passed: dict[str, None] = {}
     function: str | None = None
-    here: ParallelHandle | None = region
-    while here is not None and here.id not in passed:
-        if here.id in functions:
-            function = functions[here.id]
+    current: ParallelHandle | None = region
+    while current is not None and current.id not in passed:
+        if current.id in functions:
+            function = functions[current.id]
             break
-        passed[here.id] = None
+        passed[current.id] = None
         try:
-            function = _encountering_function(session, here)
-            here = here.enclosing() if function is None else None
+            function = _encountering_function(session, current)
+            current = current.enclosing() if function is None else None
         except OmpdError:
             break  # the region or the stack cannot be read
     if function is None:
@@ -396,11 +400,11 @@ def _encountering_function(session: Session, region: ParallelHandle) -> str | No
     # Return the user function that encountered a region. None if the construct is in the code of the enclosing region:
     # then the function that contains the enclosing construct contains this one, too.
     entry = region.function()
-    known = naming.parse_outlined(_symbol(session, entry) or "") if entry is not None else None
-    if known is not None and known.parent is not None:
-        return known.parent
+    outlined = naming.parse_outlined(_symbol(session, entry) or "") if entry is not None else None
+    if outlined is not None and outlined.parent is not None:
+        return outlined.parent
     # Debug information may declare the construct's code inside of the user's function.
-    declared = session.process.places.declared_inside(entry) if known is not None and entry is not None else None
+    declared = session.process.places.declared_inside(entry) if outlined is not None and entry is not None else None
     if declared is not None:
         return declared
     frames = region.encountering_frames()
@@ -410,14 +414,14 @@ def _encountering_function(session: Session, region: ParallelHandle) -> str | No
         if written.inlined and written.function is not None and naming.parse_outlined(written.function) is None:
             return written.function
     name = _symbol(session, frames[0].call_site)
-    known = naming.parse_outlined(name or "")
-    if known is None:
+    outlined = naming.parse_outlined(name or "")
+    if outlined is None:
         if name is None:
             raise Unavailable("the function that encountered the region has no symbol")
         return name
-    if known.parent is None and not _is_code_of(session, frames, region.enclosing()):
+    if outlined.parent is None and not _is_code_of(session, frames, region.enclosing()):
         raise Unavailable("the region's construct is in code whose function is unknown")
-    return known.parent
+    return outlined.parent
 
 
 def _symbol(session: Session, address: int) -> str | None:
@@ -460,9 +464,9 @@ def _function_by_code(session: Session, address: int) -> tuple[str | None, bool]
         if written.function is not None and naming.parse_outlined(written.function) is None:
             return written.function, True
     name = _symbol(session, address)
-    known = naming.parse_outlined(name) if name is not None else None
-    if known is None or known.parent is not None:
-        return known.parent if known is not None else name, True
+    outlined = naming.parse_outlined(name) if name is not None else None
+    if outlined is None or outlined.parent is not None:
+        return outlined.parent if outlined is not None else name, True
     declared = session.process.places.declared_inside(address)
     return declared, declared is not None
 

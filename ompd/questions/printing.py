@@ -44,50 +44,52 @@ class Printed(NamedTuple):
     seen: bool = True
 
 
-def ask(session: Session, name: str, thread: int, at: At | None = None, number: int | None = None) -> Printed:
+def ask(session: Session, name: str, thread: int, selected: At | None = None, number: int | None = None) -> Printed:
     """Return the variable *name* as the code of *thread* sees it.
 
     :param name: as for ``var``: a part is selected as in ``x.member[2]`` and ``*p``
     :param thread: the thread's native id
-    :param at: the selected frame, the innermost user frame if None
-    :param number: the frame's number in the thread's stack, in place of *at*
+    :param selected: the selected frame, the innermost user frame if None
+    :param number: the frame's number in the thread's stack, in place of *selected*
     :raises NoAnswer: if there is no such variable, or more than one
     :raises BadInput: if the variable has no such part, or the stack has no such frame
     """
-    wanted = session.process.variable_name(name)
-    (row,) = stacks.ask(session, thread=thread, locals=True, part=wanted).rows
-    start = _start(row, at, number)
-    is_local = not wanted.scopes and wanted.block is None and not wanted.is_global
+    variable_name = session.process.variable_name(name)
+    (row,) = stacks.ask(session, thread=thread, locals=True, part=variable_name).rows
+    start = _start(row, selected, number)
+    is_local = not variable_name.scopes and variable_name.block is None and not variable_name.is_global
     frames = row.frames
     if is_local and start is not None:
         for place in _in_sight(frames, start):
-            if (variable := _named(frames[place], wanted)) is not None:
+            if (variable := _named(frames[place], variable_name)) is not None:
                 return Printed(name, local=variable, frame=frames[place], number=place, is_here=place == start)
     try:
         return Printed(name, static=_static(session, name, thread, frames[start] if start is not None else None))
     except NoAnswer as error:
         for place in range(start + 1, len(frames)) if is_local and start is not None else ():
-            if (variable := _named(frames[place], wanted)) is not None:
+            if (variable := _named(frames[place], variable_name)) is not None:
                 return Printed(name, local=variable, frame=frames[place], number=place, is_here=False, seen=False)
         if start is None or not is_local:
             raise
         raise _not_found(name, frames[start], error) from error
 
 
-def _start(row: StackRecord, at: At | None, number: int | None) -> int | None:
+def _start(row: StackRecord, selected: At | None, number: int | None) -> int | None:
     # The index of the frame where the search begins, None if the thread has no user frame.
     frames = row.frames
     if number is not None:
         if number >= len(frames):
             raise BadInput(f"the stack has no frame {number}", hint="ompd stack numbers them")
         return number
-    own = [n for n, f in enumerate(frames) if f.thread == row.native_thread_id and f.kind == "user"]
-    if at is not None and at.sp is not None:
-        reached = [n for n in own if (frames[n].cfa or 0) > at.sp]
+    own_frames = [n for n, f in enumerate(frames) if f.thread == row.native_thread_id and f.kind == "user"]
+    if selected is not None and selected.sp is not None:
+        reached = [n for n in own_frames if (frames[n].cfa or 0) > selected.sp]
         # Functions that were inlined into one another have the same CFA: take the one with the selected frame's name.
-        same = [n for n in reached if frames[n].cfa == frames[reached[0]].cfa and frames[n].function == at.function]
-        own = same or reached
-    return next(iter(own), next((n for n, f in enumerate(frames) if f.kind == "user"), None))
+        same = [
+            n for n in reached if frames[n].cfa == frames[reached[0]].cfa and frames[n].function == selected.function
+        ]
+        own_frames = same or reached
+    return next(iter(own_frames), next((n for n, f in enumerate(frames) if f.kind == "user"), None))
 
 
 def _in_sight(frames: Sequence[StackFrame], start: int) -> Iterator[int]:
@@ -105,21 +107,21 @@ def _in_sight(frames: Sequence[StackFrame], start: int) -> Iterator[int]:
             return
 
 
-def _named(frame: StackFrame, wanted: VariableName) -> LocalRecord | None:
+def _named(frame: StackFrame, variable_name: VariableName) -> LocalRecord | None:
     # Variables of inner blocks come first.
-    variable = next((variable for variable in frame.locals or () if variable.name == wanted.name), None)
-    if variable is not None and variable.text is None and wanted.steps:
-        raise NoAnswer(f"{wanted.text}: {variable.unavailable.get('value', 'unknown')}")
+    variable = next((variable for variable in frame.locals or () if variable.name == variable_name.name), None)
+    if variable is not None and variable.text is None and variable_name.steps:
+        raise NoAnswer(f"{variable_name.text}: {variable.unavailable.get('value', 'unknown')}")
     return variable
 
 
 def _static(session: Session, name: str, thread: int, frame: StackFrame | None) -> VariableRecord:
     # Return the static variable: that of the frame's own file, otherwise one of the same name in another file.
-    own = f"{frame.file.rpartition('/')[2]}::{name.lstrip('* ')}" if frame is not None and frame.file else None
+    of_file = f"{frame.file.rpartition('/')[2]}::{name.lstrip('* ')}" if frame is not None and frame.file else None
     stars = name[: len(name) - len(name.lstrip("* "))]
-    if own is not None and "::" not in name and not name.strip().startswith("/"):
+    if of_file is not None and "::" not in name and not name.strip().startswith("/"):
         try:
-            row = variables.ask(session, stars + own, thread=thread, is_static=True).rows[0]
+            row = variables.ask(session, stars + of_file, thread=thread, is_static=True).rows[0]
             if row.mechanism is not None or row.text is not None:
                 return row  # otherwise the file only declares it
         except BadInput:

@@ -103,28 +103,28 @@ class _Collector:
 
     def _suspended_by(self, task: TaskHandle) -> Iterator[TaskHandle]:
         # The tasks that are suspended below *task* on its thread, if the runtime records them.
-        seen = {task.id}
-        here: TaskHandle | None = task
-        while here is not None:
+        visited = {task.id}
+        suspended: TaskHandle | None = task
+        while suspended is not None:
             try:
-                here = here.scheduling()
+                suspended = suspended.scheduling()
             except OmpdError:
                 return  # some runtimes record scheduling tasks only for tools; the task's row has the reason
-            if here is not None:
-                if here.id in seen or _is_queued(here):
+            if suspended is not None:
+                if suspended.id in visited or _is_queued(suspended):
                     return  # an untied task may have gone on on another thread, and be suspended there
-                seen.add(here.id)
-                yield here
+                visited.add(suspended.id)
+                yield suspended
 
     def _with_ancestors(self, task: TaskHandle) -> None:
         path: set[str] = set()
-        here: TaskHandle | None = task
-        while here is not None and here.id not in self._tasks:
-            self._tasks[here.id] = here
-            path.add(here.id)
-            here = here.generating()
-        if here is not None and here.id in path:
-            self._problems.unreadable(f"{self._runtime.id}: task {here.id} is said to have generated itself")
+        ancestor: TaskHandle | None = task
+        while ancestor is not None and ancestor.id not in self._tasks:
+            self._tasks[ancestor.id] = ancestor
+            path.add(ancestor.id)
+            ancestor = ancestor.generating()
+        if ancestor is not None and ancestor.id in path:
+            self._problems.unreadable(f"{self._runtime.id}: task {ancestor.id} is said to have generated itself")
 
     def _from_region(self, region: ParallelHandle) -> None:
         try:
@@ -157,9 +157,9 @@ class _Collector:
     def _from_counts(self) -> None:
         try:
             for region, count in self._space.unlisted_tasks().items():
-                what = "1 more task, which was" if count == 1 else f"{count} more tasks, which were"
+                tasks = "1 more task, which was" if count == 1 else f"{count} more tasks, which were"
                 self._problems.note(
-                    f"{self._runtime.id}: region {region} waits for {what} not found: the task that generated"
+                    f"{self._runtime.id}: region {region} waits for {tasks} not found: the task that generated"
                     f" {'it' if count == 1 else 'them'} is over"
                 )
         except LayoutUnavailable:

@@ -76,19 +76,19 @@ def ask(
         raise BadInput(f"there is no format {format!r}", hint=f"formats are gdb's: {' '.join(FORMATS)}")
     if elements is not None and not 0 < elements <= _MAX_ELEMENTS:
         raise BadInput(f"{elements} elements: between 1 and {_MAX_ELEMENTS} can be shown")
-    wanted = session.process.variable_name(name)
+    variable_name = session.process.variable_name(name)
     try:
-        found = session.process.types.named.find(wanted)
+        variable = session.process.types.named.find(variable_name)
     except (NoAnswer, Unavailable) as error:
         is_missing = isinstance(error, NoAnswer) and not is_static
-        local = _of_functions(session, wanted, stats=stats, thread=thread) if is_missing else None
+        local = _of_functions(session, variable_name, stats=stats, thread=thread) if is_missing else None
         if local is None:
             raise in_what_is_left(session, error) from error
         if format is not None or elements is not None:
-            fault = f"{wanted.name} is a variable of a function, which has neither --format nor --elements"
+            fault = f"{variable_name.name} is a variable of a function, which has neither --format nor --elements"
             raise BadInput(fault) from error
         return local
-    reader = session.process.variable_reader(wanted, found, format or "", elements or _ELEMENTS)
+    reader = session.process.variable_reader(variable_name, variable, format or "", elements or _ELEMENTS)
     runtimes = _runtimes(session, problems)
     copies = _Copies(session, reader, runtimes)
     matching = Matching(session, runtimes, problems)
@@ -97,7 +97,7 @@ def ask(
     chosen = session.process.threads.ids() if thread is None else (thread,)
 
     def record(thread: int) -> VariableRecord:
-        return _record(copies, reader, thread, matching, ancestry, wanted.text, problems)
+        return _record(copies, reader, thread, matching, ancestry, variable_name.text, problems)
 
     rows = _marked(sorted(each(session, chosen, record), key=team_order))
     plain = answer(session, rows, records(session, problems), problems)
@@ -106,15 +106,24 @@ def ask(
     )
 
 
-def _of_functions(session: Session, wanted: VariableName, *, stats: bool, thread: int | None) -> VariableAnswer | None:
+def _of_functions(
+    session: Session, variable_name: VariableName, *, stats: bool, thread: int | None
+) -> VariableAnswer | None:
     # The variable of that name in the innermost of each thread's functions that has one, None if no function has one.
-    if wanted.scopes or wanted.block is not None or wanted.is_global or not _is_local(session, wanted.name):
+    if (
+        variable_name.scopes
+        or variable_name.block is not None
+        or variable_name.is_global
+        or not _is_local(session, variable_name.name)
+    ):
         return None
-    found = stacks.ask(session, locals=True, part=wanted, thread=thread)
+    stacks_answer = stacks.ask(session, locals=True, part=variable_name, thread=thread)
     rows = []
-    for row in found.rows:
-        named = ((f, v) for f in row.frames if f.kind == "user" for v in f.locals or () if v.name == wanted.name)
-        frame, variable = next(named, (None, None))
+    for row in stacks_answer.rows:
+        matches = (
+            (f, v) for f in row.frames if f.kind == "user" for v in f.locals or () if v.name == variable_name.name
+        )
+        frame, variable = next(matches, (None, None))
         if frame is None or frame.module is None or variable is None:
             continue  # a frame with variables has a module: its debug information describes them
         rows.append(
@@ -125,7 +134,7 @@ def _of_functions(session: Session, wanted: VariableName, *, stats: bool, thread
                 thread_num=row.thread_num,
                 team_size=row.team_size,
                 ancestors=row.ancestors[0] if row.ancestors else (),
-                name=wanted.text,
+                name=variable_name.text,
                 module=frame.module,
                 type=variable.type,
                 mechanism="local",
@@ -142,17 +151,24 @@ def _of_functions(session: Session, wanted: VariableName, *, stats: bool, thread
         )
     rows = _marked(rows)
     numbers = _stats(rows) if stats else None
-    return VariableAnswer(found.target, found.runtimes, tuple(rows), found.complete, found.warnings, numbers)
+    return VariableAnswer(
+        stacks_answer.target,
+        stacks_answer.runtimes,
+        tuple(rows),
+        stacks_answer.complete,
+        stacks_answer.warnings,
+        numbers,
+    )
 
 
 def _is_local(session: Session, name: str) -> bool:
     # Whether a function on a stack has a variable of this name.
-    process, seen = session.process, set()
+    process, examined = session.process, set()
     for thread in process.threads.ids():
         for frame in process.stacks.stack(thread).frames:
-            if frame.call_site in seen:
+            if frame.call_site in examined:
                 continue
-            seen.add(frame.call_site)
+            examined.add(frame.call_site)
             module = process.symbols.module_at(frame.call_site)
             if module is not None and not module.is_system_library and name in process.locals.names_at(frame):
                 return True
@@ -215,16 +231,16 @@ class _Copies:
         keeping = next(iter(self._keeping.values()), None)
         return keeping.threadprivate_mechanism if keeping is not None else self._reader.variable.mechanism
 
-    def address(self, thread: int, found: MatchedThread | None) -> int | None:
+    def address(self, thread: int, matched: MatchedThread | None) -> int | None:
         """Return the address of *thread*'s copy, None if it has no storage yet."""
         if not self._keeping and not self._early:
             return self._reader.address(thread)
         offset = self._reader.variable.offset
-        if found is not None and found[0].id in self._keeping:
-            return found[1].threadprivate_address(offset)
-        others = [space.threadprivate_of_other(thread, offset) for space in self._keeping.values()]
-        others += [copies.address(thread, offset) for copies in self._early]
-        return next((copy for copy in others if copy is not None), None)
+        if matched is not None and matched[0].id in self._keeping:
+            return matched[1].threadprivate_address(offset)
+        copies_of_others = [space.threadprivate_of_other(thread, offset) for space in self._keeping.values()]
+        copies_of_others += [copies.address(thread, offset) for copies in self._early]
+        return next((copy for copy in copies_of_others if copy is not None), None)
 
 
 def _keeps_copies(space: AddressSpace, address: int) -> bool:
@@ -257,17 +273,17 @@ def _record(
     problems: Problems,
 ) -> VariableRecord:
     facts = Facts(f"thread {thread}", problems)
-    found = matching.of(thread)
+    matched = matching.of(thread)
     variable = reader.variable
     member = Membership()
-    if found is not None:
-        member = membership_of(found[1], ancestry[found[0].id], facts)
+    if matched is not None:
+        member = membership_of(matched[1], ancestry[matched[0].id], facts)
     elif matching.doubt is not None:
         member = unknown_membership(facts, ("runtime", "parallel", "thread_num", "team_size"), str(matching.doubt))
     mechanism = facts.get("mechanism", lambda: copies.mechanism)
     row = VariableRecord(
         native_thread_id=thread,
-        runtime=found[0].id if found is not None else None,
+        runtime=matched[0].id if matched is not None else None,
         parallel=member.region.id if member.region is not None else None,
         thread_num=member.thread_num,
         team_size=member.team_size,
@@ -282,7 +298,7 @@ def _record(
         reason = facts.unavailable["mechanism"]
         facts.unavailable.update(address=reason, value=reason, text=reason, type=reason)
         return replace(row, unavailable=facts.unavailable)
-    return _with_value(row, copies, reader, thread, found, facts)
+    return _with_value(row, copies, reader, thread, matched, facts)
 
 
 def _with_value(
@@ -290,7 +306,7 @@ def _with_value(
     copies: _Copies,
     reader: VariableReader,
     thread: int,
-    found: MatchedThread | None,
+    matched: MatchedThread | None,
     facts: Facts,
 ) -> VariableRecord:
     variable = reader.variable
@@ -299,28 +315,28 @@ def _with_value(
         facts.unavailable["address"] = f"{variable.name}: {variable.fault}"
         facts.unavailable["mechanism"] = facts.unavailable["address"]
     else:
-        address = facts.get("address", lambda: copies.address(thread, found))
-    told = "address" not in facts.unavailable
+        address = facts.get("address", lambda: copies.address(thread, matched))
+    is_address_known = "address" not in facts.unavailable
     shown = None
     if address is not None or variable.constant is not None:
         shown = _checked(facts, lambda: reader.show(address))
-    elif not told:
+    elif not is_address_known:
         facts.unavailable["value"] = facts.unavailable["address"]
     if "value" in facts.unavailable:
         facts.unavailable["text"] = facts.unavailable["value"]
-    initialised = facts.get("initialized", lambda: reader.initialised(thread)) if told else None
+    initialised = facts.get("initialized", lambda: reader.initialised(thread)) if is_address_known else None
     if shown is None:
         return replace(row, address=address, type=reader.type, initialized=initialised, unavailable=facts.unavailable)
-    at, value, type_ = shown
+    shown_address, value, type_ = shown
     if type_ is None:
         facts.unavailable["type"] = reader.untyped
     return replace(
         row,
-        address=at,
+        address=shown_address,
         value=value.value,
         text=value.text,
         truncated=value.truncated,
-        digest=reader.digest(at) if value.truncated and at is not None else None,
+        digest=reader.digest(shown_address) if value.truncated and shown_address is not None else None,
         type=type_,
         initialized=initialised,
         unavailable=facts.unavailable,
@@ -343,10 +359,10 @@ def _checked(
 
 def _shown_name(variable: StaticVariable, text: str) -> str:
     # Return the variable's name in the source, with the stars and the part of the request *text*.
-    rest = text.strip()
-    stars = rest[: len(rest) - len(rest.lstrip("* "))].replace(" ", "")
-    place = rest.rfind(variable.short_name) if variable.short_name else -1
-    return stars + variable.name + (rest[place + len(variable.short_name) :] if place >= 0 else "").lstrip("/")
+    request = text.strip()
+    stars = request[: len(request) - len(request.lstrip("* "))].replace(" ", "")
+    place = request.rfind(variable.short_name) if variable.short_name else -1
+    return stars + variable.name + (request[place + len(variable.short_name) :] if place >= 0 else "").lstrip("/")
 
 
 # What values have in common
@@ -367,11 +383,11 @@ def _number(row: VariableRecord) -> int | float | None:
 def _marked(rows: Sequence[VariableRecord]) -> list[VariableRecord]:
     # Return the rows with outliers marked. If most threads have the same value, all other values are outliers. If not,
     # numbers are outliers that are far from the middle half of the numbers.
-    own = [row for row in rows if row.text is not None and row.mechanism not in (None, _GLOBAL)]
-    texts = Counter((row.text, row.digest) for row in own)
+    copies = [row for row in rows if row.text is not None and row.mechanism not in (None, _GLOBAL)]
+    texts = Counter((row.text, row.digest) for row in copies)
     common, count = texts.most_common(1)[0] if texts else (None, 0)
-    shared = 2 * count > len(own)
-    outliers = {id(row) for row in own if (row.text, row.digest) != common} if shared else _far(own)
+    shared = 2 * count > len(copies)
+    outliers = {id(row) for row in copies if (row.text, row.digest) != common} if shared else _far(copies)
     return [replace(row, outlier=True) if id(row) in outliers else row for row in rows]
 
 
@@ -386,21 +402,21 @@ def _far(rows: Sequence[VariableRecord]) -> set[int]:
 
 
 def _stats(rows: Sequence[VariableRecord]) -> VariableStats:
-    own = [row for row in rows if row.text is not None]
+    with_values = [row for row in rows if row.text is not None]
     groups: dict[tuple[str, str | None], list[VariableRecord]] = {}
-    for row in own:
+    for row in with_values:
         groups.setdefault((row.text or "", row.digest), []).append(row)
     distinct = sorted(groups.values(), key=lambda group: -len(group))
-    numbers = [(number, row.value) for row in own if (number := _number(row)) is not None]
+    numbers = [(number, row.value) for row in with_values if (number := _number(row)) is not None]
     least = greatest = mean = None
-    if numbers and len(numbers) == len(own):
+    if numbers and len(numbers) == len(with_values):
         least, greatest = min(numbers, key=itemgetter(0))[1], max(numbers, key=itemgetter(0))[1]
         with suppress(OverflowError):
             plain = [number for number, _ in numbers]
             whole = all(isinstance(number, int) for number in plain)
             mean = (sum(plain) if whole else fsum(plain)) / len(plain)
     return VariableStats(
-        count=len(own),
+        count=len(with_values),
         distinct=tuple(
             DistinctValue(group[0].value, group[0].text or "", tuple(row.native_thread_id for row in group))
             for group in distinct

@@ -58,18 +58,18 @@ def begun_by(session: Session, frame: StackFrame, *, innermost: bool) -> list[Be
         raise Unavailable(f"which code a line begins is not known for {session.target.architecture.name}")
     if frame.address is None or frame.line is None:
         return []
-    here = frame.address if innermost else frame.address - 1
+    current = frame.address if innermost else frame.address - 1
     ahead: list[tuple[int, Begun]] = []
-    for place, target in _referred(session, here):
-        if place >= here:
+    for place, target in _referred(session, current):
+        if place >= current:
             begun = _code_at(session, target, place)
             if begun is not None:
                 ahead.append((place, begun))
-    line = process.places.line_of(here)
-    own = [begun for place, begun in ahead if process.places.line_of(place) == line]
+    line = process.places.line_of(current)
+    on_line = [begun for place, begun in ahead if process.places.line_of(place) == line]
     # The compiler may have moved the instruction to another line. Then the line of the construct's code decides.
     moved = [begun for _, begun in ahead if process.places.construct_line(begun.entry)[1] == line[1]]
-    return list(dict.fromkeys(own or moved))
+    return list(dict.fromkeys(on_line or moved))
 
 
 def _function_at(session: Session, address: int) -> tuple[int, bytes]:
@@ -87,20 +87,20 @@ def _function_at(session: Session, address: int) -> tuple[int, bytes]:
                 raise
 
 
-def _referred(session: Session, here: int) -> Iterator[tuple[int, int]]:
-    # Yield each place at which the function around *here* loads the address of a construct's code, with that address.
+def _referred(session: Session, address: int) -> Iterator[tuple[int, int]]:
+    # Yield each place at which the function around *address* loads the start of a construct's code, with that start.
     process = session.process
-    start, code = _function_at(session, here)
-    module = process.symbols.module_at(here)
+    start, code = _function_at(session, address)
+    module = process.symbols.module_at(address)
     table = (
         process.symbols.symbol_in(module, _TABLE) if module is not None and process.memory.pointer_size == 4 else None
     )
-    for at, target in process.references.loaded(code, start, table) if process.references is not None else ():
+    for load, target in process.references.loaded(code, start, table) if process.references is not None else ():
         place = process.places.locate(target)
         if place.symbol_address != target or not naming.is_construct_code(place.symbol or ""):
             continue
-        if process.places.locate(at).symbol_address == start:
-            yield at, target
+        if process.places.locate(load).symbol_address == start:
+            yield load, target
 
 
 def _code_at(session: Session, entry: int, place: int) -> Begun | None:
@@ -128,15 +128,15 @@ def _after_first_line(session: Session, start: int, code: bytes) -> int | None:
     # Return the start of a task's code that clang has inlined into the function that enters the task. The code begins
     # after the instructions with the construct's line. None if there is no such place.
     process = session.process
-    line = before = process.places.line_of(start)[1]
+    line = latest = process.places.line_of(start)[1]
     for address in range(start, start + min(len(code), _MOST_OF_ENTRY)):
         if process.places.locate(address).symbol_address != start:
             return None
-        here, previous = process.places.line_of(address)[1], before
-        before = here
+        current_line, line_before = process.places.line_of(address)[1], latest
+        latest = current_line
         # Only addresses at which the line changes are taken, because an instruction begins there. A breakpoint inside
         # of an instruction would overwrite a part of it.
-        if here in (previous, line) or not here or not line:
+        if current_line in (line_before, line) or not current_line or not line:
             continue
         # The first address of inlined code is not taken: there, a debugger still shows the function around it.
         if not process.places.source_frames(address)[0].inlined or process.places.source_frames(address - 1)[0].inlined:
@@ -182,10 +182,10 @@ def _construct_of_gcc(session: Session, place: int) -> str | None:
     # None if the routine is unknown.
     process = session.process
     start, code = _function_at(session, place)
-    for at, behind, _ in _calls(session, code, start, place - start):
-        if process.places.locate(at).symbol_address != start:
+    for call, return_address, _ in _calls(session, code, start, place - start):
+        if process.places.locate(call).symbol_address != start:
             return None
-        construct = naming.construct_of_routine(process.calls.routine_called(behind) or "")
+        construct = naming.construct_of_routine(process.calls.routine_called(return_address) or "")
         if construct is not None:
             return construct
     return None
@@ -199,7 +199,7 @@ def way_out(session: Session, native: int, *, has_left: bool = False) -> WayOut:
     """
     (row,) = stacks.ask(session, thread=native).rows
     frames = row.frames
-    own = [f for f in frames if f.thread == native]
+    own_frames = [f for f in frames if f.thread == native]
     begin = 0
     ends: StackFrame | None = None
     if not has_left:
@@ -212,7 +212,9 @@ def way_out(session: Session, native: int, *, has_left: bool = False) -> WayOut:
         begin, ends = inside + 1, frames[inside]
     outside = _first_of_users(frames[begin:])
     if outside is None:
-        why = row.stopped or ("what began it is not on a stack" if own or ends else "its stack shows none of your code")
+        why = row.stopped or (
+            "what began it is not on a stack" if own_frames or ends else "its stack shows none of your code"
+        )
         raise NoAnswer(f"where the program goes on after it is not known: {why}")
     if outside.thread is None or outside.address is None or outside.cfa is None:
         raise NoAnswer("where the program goes on after it is not known")

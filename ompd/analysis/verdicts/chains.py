@@ -50,8 +50,8 @@ class Chains:
         starts = [thread for thread in root.threads if thread in towards]
         if not starts:
             return root.nodes
-        here = max(starts, key=lambda t: (len(self._waiters.get(self._nodes.waiting[t], ())), -t))
-        way = [here]
+        start = max(starts, key=lambda t: (len(self._waiters.get(self._nodes.waiting[t], ())), -t))
+        way = [start]
         while way[-1] not in root.nodes:
             way.append(towards[way[-1]])
         return tuple(way)
@@ -60,21 +60,21 @@ class Chains:
         # Return the next node on a shortest path to the root, for each node that has a path.
         before: dict[int, list[int]] = {}
         members = set(root.threads)
-        seen = set(members)
+        visited = set(members)
         front = list(members)
         for node in front:
             for target in self._solved.next[node]:
                 before.setdefault(target, []).append(node)
-                if target not in seen:
-                    seen.add(target)
+                if target not in visited:
+                    visited.add(target)
                     front.append(target)
         towards: dict[int, int] = {}
         reached = list(root.nodes)
-        known = set(reached)
+        visited_origins = set(reached)
         for node in reached:
             for origin in before.get(node, ()):
-                if origin not in known:
-                    known.add(origin)
+                if origin not in visited_origins:
+                    visited_origins.add(origin)
                     towards[origin] = node
                     reached.append(origin)
         return towards
@@ -89,8 +89,8 @@ class Chains:
         if root.end is End.CYCLE:
             return tuple(node for node in root.nodes if self._is_thread(node))
         if root.end is End.OPEN:
-            found = [node for node in self.way(root) if self._is_thread(node)]
-            return tuple(found[-1:]) if len(found) > 1 else tuple(self._waiters.get(root.nodes[0], found))
+            threads = [node for node in self.way(root) if self._is_thread(node)]
+            return tuple(threads[-1:]) if len(threads) > 1 else tuple(self._waiters.get(root.nodes[0], threads))
         return tuple(node for node in root.nodes if self._is_thread(node))
 
     def _is_thread(self, node: int) -> bool:
@@ -100,24 +100,24 @@ class Chains:
         """Return the links of the cycle at *root*, or of the chain that ends there."""
         way = self.way(root)
         if root.end is End.CYCLE:
-            first = next((place for place, node in enumerate(way) if self._is_thread(node)), 0)
-            way = (*way[first:], *way[:first])
+            first_thread = next((place for place, node in enumerate(way) if self._is_thread(node)), 0)
+            way = (*way[first_thread:], *way[:first_thread])
         links: list[Link] = []
         for place, node in enumerate(way[: 2 * _MOST_LINKS]):
             if not self._is_thread(node):
                 continue
-            rest = way[place + 1 :] if root.end is not End.CYCLE else (*way[place + 1 :], *way[: place + 1])
+            behind = way[place + 1 :] if root.end is not End.CYCLE else (*way[place + 1 :], *way[: place + 1])
             if node in self._nodes.waiting:
-                links.append(self._link(node, rest))
+                links.append(self._link(node, behind))
             else:
                 links += self._ends(root, node)
         return tuple(links)
 
-    def _ends(self, root: Root, last: int) -> Iterator[Link]:
-        # Yield links for the threads of the root that do not wait, one for each place. The place of *last* comes first.
+    def _ends(self, root: Root, end: int) -> Iterator[Link]:
+        # Yield links for the threads of the root that do not wait, one for each place. The place of *end* comes first.
         rows = self._nodes.rows
         places: dict[tuple[Place | None, str | None], list[int]] = {}
-        for node in dict.fromkeys((last, *root.nodes)):
+        for node in dict.fromkeys((end, *root.nodes)):
             if self._is_thread(node) and node not in self._nodes.waiting:
                 where = rows[node].where if node in rows else None
                 places.setdefault((where, self._graph.nodes[node].reason), []).append(node)
@@ -134,17 +134,17 @@ class Chains:
                 ancestors=row.ancestors if row is not None else (),
             )
 
-    def _link(self, node: int, rest: Sequence[int]) -> Link:
+    def _link(self, node: int, behind: Sequence[int]) -> Link:
         graph, row = self._graph, self._nodes.rows.get(node)
         target = self._nodes.waiting[node]
         alike = [t for t in self._waiters.get(target, ()) if self._nodes.rows[t].where == (row.where if row else None)]
         objects = []
-        for other in rest:
+        for other in behind:
             if self._is_thread(other):
                 break
             objects.append(other)
         holder = None
-        need = self._need(objects[-1], rest[len(objects)]) if objects and len(rest) > len(objects) else None
+        need = self._need(objects[-1], behind[len(objects)]) if objects and len(behind) > len(objects) else None
         if need is not None:
             holder = need.reasoning if not need.is_known else need.kind
         name, counts = graph.nodes[target].name, graph.nodes[target].counts

@@ -113,21 +113,29 @@ class _Waits:
         elif len(team) == row.team_size:
             # A member at a barrier has left the loop already, so it does not execute the awaited iteration.
             waits = {other: nodes.rows[other].wait for other in team if other != index}
-            inside = {other: each for other, each in waits.items() if each is None or each.kind is not Kind.BARRIER}
+            inside = {
+                other: other_wait
+                for other, other_wait in waits.items()
+                if other_wait is None or other_wait.kind is not Kind.BARRIER
+            }
             if wait.iteration is not None:
-                left = tuple(other for other, each in inside.items() if not _is_beyond(each, wait))
+                possible = tuple(other for other, other_wait in inside.items() if not _is_beyond(other_wait, wait))
                 why = "the other members have left the loop, or execute later iterations"
-                if not left:
-                    left, why = tuple(waits), "all members have left the loop, or execute later iterations"
-                graph.need(node, Need(left, 1, EdgeKind.HELD_BY, "derived", why))
+                if not possible:
+                    possible, why = tuple(waits), "all members have left the loop, or execute later iterations"
+                graph.need(node, Need(possible, 1, EdgeKind.HELD_BY, "derived", why))
                 return
             # A thread that itself waits for an iteration likely executes a later iteration.
-            at_work = [other for other, each in inside.items() if each is None or each.kind is not Kind.DOACROSS]
-            one = tuple(at_work) if len(at_work) == 1 else ()
+            at_work = [
+                other
+                for other, other_wait in inside.items()
+                if other_wait is None or other_wait.kind is not Kind.DOACROSS
+            ]
+            only = tuple(at_work) if len(at_work) == 1 else ()
             need = nodes.unknown(
                 "who executes an iteration is not recorded",
-                one,
-                "all others of its team have left the loop, or wait for an iteration" if one else None,
+                only,
+                "all others of its team have left the loop, or wait for an iteration" if only else None,
             )
             graph.need(node, replace(need, targets=tuple(inside)))
         else:
@@ -142,16 +150,16 @@ class _Waits:
             self._nodes.waits_for(index, self._barrier_of_some(row, wait))
             return
         # Threads at one barrier usually share the tuple of missing members, so its identity is tried first.
-        known = self._barriers.get((row.parallel, id(missing)))
-        if known is None:
+        kept = self._barriers.get((row.parallel, id(missing)))
+        if kept is None:
             key = f"barrier:{row.runtime}:{row.parallel}:{','.join(map(str, missing[:2]))}:{wait.arrived}"
-            new = graph.find(key) is None
+            is_new = graph.find(key) is None
             node = graph.add(Node(key, Kind.BARRIER, barrier_name(row)))
             self._barriers[row.parallel, id(missing)] = node, missing
-            if new:
+            if is_new:
                 self._needs_of_barrier(node, row, wait, missing)
         else:
-            node = known[0]
+            node = kept[0]
         self._nodes.waits_for(index, node, evidence=f"{wait.arrived} of {wait.expected} have arrived")
 
     def _barrier_of_some(self, row: ThreadRecord, wait: Wait) -> int:
@@ -293,10 +301,10 @@ class _Waits:
         # waits for its turn nor is at a barrier behind the loop.
         nodes = self._nodes
         team = nodes.by_region.get(row.parallel, []) if row.parallel is not None else []
-        others = [index for index in team if not _is_done(nodes.rows[index].wait)]
-        if wait.kind is not Kind.ORDERED or len(team) != row.team_size or len(others) != 1:
+        before_it = [index for index in team if not _is_done(nodes.rows[index].wait)]
+        if wait.kind is not Kind.ORDERED or len(team) != row.team_size or len(before_it) != 1:
             return [], None
-        return others, "all others of its team wait for their turn, or are at a barrier"
+        return before_it, "all others of its team wait for their turn, or are at a barrier"
 
     def _held_by(self, node: int, holder: int, wait: Wait, why: str) -> None:
         source, address, value = wait.owner_source or "runtime", wait.owner_address, wait.owner_value

@@ -55,13 +55,13 @@ class Holders:
         """
         if wait.object is None:
             return Holding((), None)
-        found = self._named(_SAME.get(kind_of, kind_of), wait)
+        reasons = self._named(_SAME.get(kind_of, kind_of), wait)
         if kind_of is Kind.ATOMIC:
             # Each runtime has one lock for all unnamed atomic constructs.
             waiting = {self._runtimes.get(thread) for thread in self._waiting.get(wait.object, ())}
-            found = {thread: why for thread, why in self._atomic.items() if {self._runtimes.get(thread)} == waiting}
-        if found:
-            return self._chosen(found)
+            reasons = {thread: why for thread, why in self._atomic.items() if {self._runtimes.get(thread)} == waiting}
+        if reasons:
+            return self._chosen(reasons)
         # Only a thread inside of the construct can hold a lock of this kind.
         if not kind_of.is_passed_on:
             return Holding((), None)
@@ -73,23 +73,23 @@ class Holders:
         None if no thread's code shows that it holds a lock there. For waiting threads that no runtime knows, for
         example because they have not reached a parallel region yet.
         """
-        for kind, known in self._by_object:
-            if known == address:
-                holding = self._chosen(self._by_object[kind, known])
-                records = (held for some in self._moment.held.values() for held in some)
+        for kind, object in self._by_object:
+            if object == address:
+                holding = self._chosen(self._by_object[kind, object])
+                records = (held for records_of_thread in self._moment.held.values() for held in records_of_thread)
                 return kind, next((h.symbol for h in records if h.object == address), None), holding
         return None
 
     def of_interpreter(self) -> Holding:
         """Return the likely holder of Python's interpreter lock."""
-        found = tuple(sorted(self._moment.may_hold_interpreter))
-        reason = "no other thread that is in Python's code can have it" if len(found) == 1 else None
-        return Holding(found if reason is not None else (), reason, "derived")
+        candidates = tuple(sorted(self._moment.may_hold_interpreter))
+        reason = "no other thread that is in Python's code can have it" if len(candidates) == 1 else None
+        return Holding(candidates if reason is not None else (), reason, "derived")
 
     @staticmethod
-    def _chosen(found: Mapping[int, tuple[str, bool]]) -> Holding:
-        certain = {thread: why for thread, (why, is_certain) in found.items() if is_certain}
-        chosen = certain or {thread: why for thread, (why, _) in found.items()}
+    def _chosen(reasons: Mapping[int, tuple[str, bool]]) -> Holding:
+        certain = {thread: why for thread, (why, is_certain) in reasons.items() if is_certain}
+        chosen = certain or {thread: why for thread, (why, _) in reasons.items()}
         if len(chosen) == 1:
             (thread,) = chosen
             return Holding((thread,), chosen[thread])
@@ -98,9 +98,9 @@ class Holders:
     def _named(self, kind: Kind, wait: Wait) -> dict[int, tuple[str, bool]]:
         # The address that libomp records for a lock may differ from the user's variable. Then the lock's name decides.
         assert wait.object is not None
-        found = self._by_object.get((kind, wait.object))
-        if found is not None or wait.symbol is None:
-            return found or {}
+        reasons = self._by_object.get((kind, wait.object))
+        if reasons is not None or wait.symbol is None:
+            return reasons or {}
         return self._by_symbol.get((kind, wait.symbol), {})
 
     def _of_interrupted(self, lock: int) -> Holding | None:
@@ -115,10 +115,10 @@ class Holders:
     def _of_some(self, lock: int) -> Holding | None:
         # Return the threads that hold an unidentified lock, possibly this one, and do not wait for this one.
         waiting = self._waiting.get(lock, set())
-        found = tuple(thread for thread in self._of_unknown if thread not in waiting)
-        if not found:
+        candidates = tuple(thread for thread in self._of_unknown if thread not in waiting)
+        if not candidates:
             return None
-        return Holding(found, "it holds a lock, and its code does not show which one", "derived")
+        return Holding(candidates, "it holds a lock, and its code does not show which one", "derived")
 
     def _left_over(self, lock: int) -> Holding:
         # Return the only thread that does not wait for the lock. A waiting thread may hold the lock itself, unless its
@@ -137,7 +137,7 @@ class Holders:
         return Holding((), None)
 
 
-def _keep(known: dict[int, tuple[str, bool]], thread: int, held: HeldRecord) -> None:
+def _keep(reasons: dict[int, tuple[str, bool]], thread: int, held: HeldRecord) -> None:
     # Keep the thread's first record, which is the innermost, unless a later one is the first certain one.
-    if thread not in known or (held.is_certain and not known[thread][1]):
-        known[thread] = held.reason, held.is_certain
+    if thread not in reasons or (held.is_certain and not reasons[thread][1]):
+        reasons[thread] = held.reason, held.is_certain

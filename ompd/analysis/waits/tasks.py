@@ -81,37 +81,39 @@ class TaskNodes:
         # Let the wait need the tasks that its scheduling point lists. The task that began a group is left out: libomp
         # counts it among the group's tasks, but no task waits for itself.
         around = self._with_ancestors(row.task)
-        known = [self._by_id[task] for task in point.tasks if task in self._by_id and task not in around]
-        known = [task for task in known if task.status != "complete"]
-        others = 0 if point.is_whole and len(known) == len(set(point.tasks) - around) else 1
+        incomplete = [self._by_id[task] for task in point.tasks if task in self._by_id and task not in around]
+        incomplete = [task for task in incomplete if task.status != "complete"]
+        missing = 0 if point.is_whole and len(incomplete) == len(set(point.tasks) - around) else 1
         if point.count is not None:
-            others = max(0, point.count - len(known))
-        self._all(node, known, others, row.parallel)
+            missing = max(0, point.count - len(incomplete))
+        self._all(node, incomplete, missing, row.parallel)
         needs = self._graph.needs[node]
         needs[:] = [replace(need, address=point.address, value=point.value) for need in needs]
 
     def _with_ancestors(self, task: str | None) -> set[str]:
-        found: set[str] = set()
-        while task is not None and task not in found:
-            found.add(task)
-            known = self._by_id.get(task)
-            task = known.generating if known is not None else None
-        return found
+        ids: set[str] = set()
+        while task is not None and task not in ids:
+            ids.add(task)
+            record = self._by_id.get(task)
+            task = record.generating if record is not None else None
+        return ids
 
     def _descendants(self, tasks: Sequence[TaskRecord]) -> list[TaskRecord]:
-        found, seen = list(tasks), {task.id for task in tasks}
-        for task in found:
+        descendants, ids = list(tasks), {task.id for task in tasks}
+        for task in descendants:
             for child in self._children.get(task.id, ()):
-                if child.id not in seen:
-                    seen.add(child.id)
-                    found.append(child)
-        return found
+                if child.id not in ids:
+                    ids.add(child.id)
+                    descendants.append(child)
+        return descendants
 
     @cached_property
     def are_whole(self) -> bool:
         """Whether all incomplete explicit tasks were found."""
         counts = ((task.unfinished_children, len(self._children.get(task.id, ()))) for task in self._tasks)
-        return self._nodes.moment.tasks is not None and all(n is not None and n <= found for n, found in counts)
+        return self._nodes.moment.tasks is not None and all(
+            count is not None and count <= children for count, children in counts
+        )
 
     def unfinished_in(self, region: str | None) -> int:
         """Return the number of incomplete explicit tasks that were found in a region."""
@@ -125,13 +127,13 @@ class TaskNodes:
         tasks = self._of_regions.get(row.parallel, [])
         self._all(node, tasks, count - len(tasks), row.parallel)
 
-    def _all(self, node: int, tasks: Sequence[TaskRecord], others: int, region: str | None) -> None:
+    def _all(self, node: int, tasks: Sequence[TaskRecord], missing: int, region: str | None) -> None:
         targets = tuple(dict.fromkeys(self.node(task) for task in tasks))
         if targets:
             text = f"{counted(len(tasks), 'task')} not complete"
             self._graph.need(node, Need(targets, len(targets), EdgeKind.CHILD, "runtime", text))
-        if others > 0:
-            self._loose(node, region, f"{counted(others, 'task')} more that nothing leads to")
+        if missing > 0:
+            self._loose(node, region, f"{counted(missing, 'task')} more that nothing leads to")
 
     def _any(self, tasks: Sequence[TaskRecord]) -> Need:
         targets = tuple(dict.fromkeys(self.node(task) for task in tasks))
@@ -166,11 +168,11 @@ class TaskNodes:
         elif task.status == "queued":
             graph.need(index, self._executors(task))
         elif task.status == "waiting" and task.waits_for is not None:
-            known = [self._by_id[other] for other in task.waits_for.tasks if other in self._by_id]
-            targets = tuple(dict.fromkeys(map(self._add, known)))
+            predecessors = [self._by_id[other] for other in task.waits_for.tasks if other in self._by_id]
+            targets = tuple(dict.fromkeys(map(self._add, predecessors)))
             if targets:
                 graph.need(index, Need(targets, len(targets), EdgeKind.DEPENDS_ON, "runtime"))
-            if task.waits_for.count is None or task.waits_for.count > len(known):
+            if task.waits_for.count is None or task.waits_for.count > len(predecessors):
                 graph.need(index, nodes.unknown("the tasks that it depends on were not all found"))
                 nodes.has_loose_tasks = True
         elif task.status == "detached":
@@ -200,13 +202,13 @@ class TaskNodes:
             return
         going = self._graph.released(View.PESSIMISTIC)
         for region, loose in self._open.items():
-            found = self._going(region, going)
-            if not found:
+            movers = self._going(region, going)
+            if not movers:
                 continue
-            name = f"{counted(len(found), 'thread')} of its team"
+            name = f"{counted(len(movers), 'thread')} of its team"
             team = self._graph.add(Node(f"going:{region}", Kind.TEAM, name))
-            self._graph.need(team, Need(found, 1, EdgeKind.MEMBER, "derived"))
-            reason = f"{name} {'goes' if len(found) == 1 else 'go'} on, and nothing holds up the others but tasks"
+            self._graph.need(team, Need(movers, 1, EdgeKind.MEMBER, "derived"))
+            reason = f"{name} {'goes' if len(movers) == 1 else 'go'} on, and nothing holds up the others but tasks"
             for index, number in loose:
                 need = self._graph.needs[index][number]
                 self._graph.needs[index][number] = replace(need, reasoned=(team,), reasoning=reason)
@@ -263,14 +265,14 @@ class TaskNodes:
 
         Also note whether the thread or the wait of any task is unknown.
         """
-        seen = set()
+        queues = set()
         for task in self._tasks:
             if task.kind != "explicit" or task.status == "complete":
                 continue
             if task.status == "queued":
                 queue = task.parallel, task.generating
-                if queue not in seen:
-                    seen.add(queue)
+                if queue not in queues:
+                    queues.add(queue)
                     self._ready_node(task)
             elif not self._is_settled(task):
                 self._nodes.has_loose_tasks = True
@@ -297,17 +299,17 @@ class TaskNodes:
     def _of_ancestors(self, ready: _Ready, parent: str) -> Sequence[Sequence[int]]:
         # Some threads may execute only descendants of their own task. Return those whose own task is *parent* or one of
         # its ancestors: they may execute children of *parent*.
-        found: list[Sequence[int]] = []
-        seen: set[str] = set()
+        threads: list[Sequence[int]] = []
+        visited: set[str] = set()
         around: str | None = parent
-        while around is not None and around not in seen:
-            seen.add(around)
-            known = self._by_id.get(around)
-            if known is None:
+        while around is not None and around not in visited:
+            visited.add(around)
+            record = self._by_id.get(around)
+            if record is None:
                 return [*ready.of_ancestor.values()]  # not all ancestors are known: any of these threads may
-            found.append(ready.of_ancestor.get(around, ()))
-            around = known.generating
-        return found
+            threads.append(ready.of_ancestor.get(around, ()))
+            around = record.generating
+        return threads
 
     def _ready_in(self, region: str | None) -> _Ready:
         ready = _Ready([], {}, {})
@@ -331,9 +333,9 @@ class TaskNodes:
         return ready
 
 
-def _counted(some: Sequence[Sequence[int]]) -> tuple[int, int]:
+def _counted(groups: Sequence[Sequence[int]]) -> tuple[int, int]:
     # Return the number of nodes in all sequences, and the lowest node, 0 without any. Each sequence is ascending.
-    return sum(map(len, some)), min((each[0] for each in some if each), default=0)
+    return sum(map(len, groups)), min((group[0] for group in groups if group), default=0)
 
 
 def _name(task: TaskRecord) -> str:

@@ -40,7 +40,7 @@ def set_up(page: str, *, dry_run: bool = False, undo: bool = False) -> tuple[lis
     :raises BadFile: if there is no home
     """
     start_files.home()
-    said: list[str] = []
+    reports: list[str] = []
     refused: list[OmpdError] = []
     for file in _files(page, every=undo):
         try:
@@ -48,20 +48,20 @@ def set_up(page: str, *, dry_run: bool = False, undo: bool = False) -> tuple[lis
         except OmpdError as error:
             refused.append(error)
             continue
-        said += [done] if done else []
+        reports += [done] if done else []
         if file.note and not undo:
-            said.append(f"  {file.note}")
+            reports.append(f"  {file.note}")
     for debugger in start_files.DEBUGGERS.values():
         if not undo and not _is_here(debugger.name):
-            said.append(f"{debugger.name} is not installed: its own file is left alone")
+            reports.append(f"{debugger.name} is not installed: its own file is left alone")
             continue
         try:
             for file_of_it in start_files.files_of(debugger):
                 _check_inside(file_of_it, _base("XDG_CONFIG_HOME", file_of_it))
-            said += start_files.changes(debugger, undo=undo, dry_run=dry_run)
+            reports += start_files.changes(debugger, undo=undo, dry_run=dry_run)
         except OmpdError as error:
             refused.append(error)
-    return said or ["there is nothing of ompd's"], refused
+    return reports or ["there is nothing of ompd's"], refused
 
 
 def _folder(variable: str, usual: str) -> Path:

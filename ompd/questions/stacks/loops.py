@@ -41,10 +41,12 @@ class Loops:
     def _own(self, row: StackRecord) -> Iterator[Sequence[StackFrame]]:
         # Yield the frames of each physical function and of the functions inlined into it, innermost first. Only the
         # innermost physical functions that are user code are yielded.
-        own = row.frames[:_MAX_FRAMES]
-        if not own or own[0].how != "innermost" or own[0].signal:
+        frames_of_row = row.frames[:_MAX_FRAMES]
+        if not frames_of_row or frames_of_row[0].how != "innermost" or frames_of_row[0].signal:
             return
-        for (_, _, kind, thread), group in groupby(own, lambda each: (each.address, each.cfa, each.kind, each.thread)):
+        for (_, _, kind, thread), group in groupby(
+            frames_of_row, lambda each: (each.address, each.cfa, each.kind, each.thread)
+        ):
             frames = list(group)
             if kind != USER or thread != row.native_thread_id or any(each.guessed or each.signal for each in frames):
                 return
@@ -52,12 +54,12 @@ class Loops:
 
     def _loop(self, native: int | None, frames: Sequence[StackFrame]) -> tuple[int, int] | None:
         # Return the index of the frame whose function has the loop, and the loop's first line. None without a loop.
-        at, cfa = frames[0].address, frames[0].cfa
-        if native is None or at is None or cfa is None:
+        address, cfa = frames[0].address, frames[0].cfa
+        if native is None or address is None or cfa is None:
             return None
         try:
             frame = next(
-                (f for f in self._session.process.stacks.stack(native).frames if (f.pc, f.cfa) == (at, cfa)), None
+                (f for f in self._session.process.stacks.stack(native).frames if (f.pc, f.cfa) == (address, cfa)), None
             )
             if frame is None:
                 return None
@@ -77,17 +79,19 @@ class Loops:
         if loop is None or len(loop.code) > _MAX_CODE:
             return None
         chains = [self._chain(at) for at in loop.code]
-        own = self._chain(frame.call_site)
+        own_chain = self._chain(frame.call_site)
         level = 0
-        while all(len(each) > level + 1 and each[: level + 1] == own[: level + 1] for each in chains):
+        while all(len(chain) > level + 1 and chain[: level + 1] == own_chain[: level + 1] for chain in chains):
             level += 1
-        function, file, _ = own[level]
+        function, file, _ = own_chain[level]
         # Take the line from the ends of the loop, because compilers merge equal code of other functions into it.
-        ends = [each for each in map(self._chain, loop.ends) if len(each) > level and each[:level] == own[:level]]
-        lines = {each[level][2] or 0 for each in ends if each[level][:2] == (function, file)}
-        return (len(own) - 1 - level, min(lines - {0})) if lines - {0} else None
+        ends = [
+            chain for chain in map(self._chain, loop.ends) if len(chain) > level and chain[:level] == own_chain[:level]
+        ]
+        lines = {chain[level][2] or 0 for chain in ends if chain[level][:2] == (function, file)}
+        return (len(own_chain) - 1 - level, min(lines - {0})) if lines - {0} else None
 
     def _chain(self, address: int) -> list[tuple[str | None, str | None, int | None]]:
         # Return the source functions at an address, outermost first, each with its file and the line in it.
         functions = self._session.process.places.source_frames(address)
-        return [(each.function, each.file, each.line) for each in reversed(functions)]
+        return [(function.function, function.file, function.line) for function in reversed(functions)]

@@ -105,9 +105,9 @@ class Reader:
                 # The outermost region of one runtime may be inside a region of another.
                 for _, other in (matched, *self._matching.around(native)):
                     try:
-                        here = member.region if other is handle else other.current_parallel()
-                        others, fault = self._continuation(other, here)
-                        frames, stopped = frames + others, stopped or fault
+                        region = member.region if other is handle else other.current_parallel()
+                        continuation, fault = self._continuation(other, region)
+                        frames, stopped = frames + continuation, stopped or fault
                     except OmpdError as error:
                         stopped = stopped or _UNTOLD.format(error)
             elif "parallel" in facts.unavailable and not self._raw:
@@ -187,14 +187,14 @@ class Reader:
         own = self._stacks.of(native)
         first = self._first_outside(region, own)
         frames = tuple(as_written([item for item in own.frames if item.place >= first], self._where_met(region)))
-        others, stopped = self._continuation(primary, region.enclosing())
-        frames, stopped = frames + others, own.stopped or stopped
-        known = self._matching.of(native)
-        for _, other in (*((known,) if known is not None else ()), *self._matching.around(native)):
+        continuation, stopped = self._continuation(primary, region.enclosing())
+        frames, stopped = frames + continuation, own.stopped or stopped
+        matched = self._matching.of(native)
+        for _, other in (*((matched,) if matched is not None else ()), *self._matching.around(native)):
             # The primary thread may be a worker in another runtime's region.
-            if type(other) is not type(primary) and not others:
-                others, fault = self._continuation(other, other.current_parallel())
-                frames, stopped = frames + others, stopped or fault
+            if type(other) is not type(primary) and not continuation:
+                continuation, fault = self._continuation(other, other.current_parallel())
+                frames, stopped = frames + continuation, stopped or fault
         return frames, stopped
 
     def _written(self, own: Own, matched: MatchedThread | None) -> Iterator[StackFrame]:
@@ -224,7 +224,11 @@ class Reader:
 
     def _where_met(self, region: ParallelHandle) -> tuple[str | None, Construct] | None:
         try:
-            known = places.region_function(self._session, region)
+            function = places.region_function(self._session, region)
         except OmpdError:
             return None
-        return (known.function, Construct("parallel", known.file, known.line)) if known and known.line else None
+        return (
+            (function.function, Construct("parallel", function.file, function.line))
+            if function and function.line
+            else None
+        )

@@ -128,10 +128,10 @@ def is_glue(outer: StackFrame, inner: StackFrame) -> bool:
     # With clang, the runtime calls a small function, which calls the code of a task. With -g, there is one for regions,
     # too: the name of the function with the region's code ends in _debug__.
     name, called = outer.function or "", inner.function or ""
-    known, body = naming.parse_outlined(name), naming.parse_outlined(called)
-    if known is None or body is None or body.construct == "task" or inner.kind != USER:
+    outlined, body = naming.parse_outlined(name), naming.parse_outlined(called)
+    if outlined is None or body is None or body.construct == "task" or inner.kind != USER:
         return False
-    return known.construct == "task" or (naming.is_body(called) and not naming.is_body(name))
+    return outlined.construct == "task" or (naming.is_body(called) and not naming.is_body(name))
 
 
 def as_written(frames: Sequence[Item], met: tuple[str | None, Construct] | None = None) -> Iterator[StackFrame]:
@@ -182,26 +182,26 @@ class SourceReader:
         :param begins: the code of constructs, by the index of its outermost frame
         :param placed: the ids of tasks that have frames of their own
         """
-        for at in reversed(range(len(frames))):
-            self._read_as_source(frames, at, begins)
+        for index in reversed(range(len(frames))):
+            self._read_as_source(frames, index, begins)
         self._name_glue(frames)
         _give_undeferred_tasks(frames, matched, placed)
 
-    def _read_as_source(self, frames: list[Item], at: int, begins: Mapping[int, ConstructCode]) -> None:
+    def _read_as_source(self, frames: list[Item], index: int, begins: Mapping[int, ConstructCode]) -> None:
         # Rewrite one frame if a compiler made its function. Callers begin with the outer frames, because inner frames
         # take names from them.
-        frame = frames[at].frame
-        if frame.kind == USER and self._is_added(frame, frames[at - 1].call_site if at else None):
-            frames[at] = frames[at]._replace(is_glue=True)
+        frame = frames[index].frame
+        if frame.kind == USER and self._is_added(frame, frames[index - 1].call_site if index else None):
+            frames[index] = frames[index]._replace(is_glue=True)
             return
-        known = naming.parse_outlined(frame.function or "") if frame.kind == USER else None
-        if known is None and (frame.function is not None or at not in begins):
+        outlined = naming.parse_outlined(frame.function or "") if frame.kind == USER else None
+        if outlined is None and (frame.function is not None or index not in begins):
             return  # a function of the source: if it is where a construct's code should be, the code jumped to it
-        if known is not None and at and is_glue(frame, frames[at - 1].frame):
-            frames[at] = frames[at]._replace(is_glue=True)
+        if outlined is not None and index and is_glue(frame, frames[index - 1].frame):
+            frames[index] = frames[index]._replace(is_glue=True)
             return
         # Skip the glue, which the runtime calls. The glue calls the construct's code, or the code is inlined into it.
-        outer = at
+        outer = index
         while outer + 1 < len(frames) and frames[outer + 1].is_glue:
             outer += 1
         is_inlined = frames[outer].frame.inlined
@@ -210,14 +210,14 @@ class SourceReader:
         caller = frames[outer + 1].frame if outer + 1 < len(frames) else None
         code = begins.get(outer)
         kind = code.kind if code is not None else kind_by_name(frame.function or "", frames[outer].frame.function or "")
-        parent = known.parent if known is not None else None
+        parent = outlined.parent if outlined is not None else None
         if parent is not None and kind in (None, "task") and naming.is_by_gcc(frame.function or ""):
-            told = self._kind_of_gcc(frames[outer].call_site, parent)
-            kind = told or (None if is_damaged(self._session) else kind)
-        elif kind == "task" and self._process.places.has_parameter(frames[at].call_site, naming.TASKLOOP_BOUND):
+            kind_of_gcc = self._kind_of_gcc(frames[outer].call_site, parent)
+            kind = kind_of_gcc or (None if is_damaged(self._session) else kind)
+        elif kind == "task" and self._process.places.has_parameter(frames[index].call_site, naming.TASKLOOP_BOUND):
             kind = "taskloop"
         if parent is not None:
-            function: str | None = self._as_in_source(frames[at].call_site, parent)
+            function: str | None = self._as_in_source(frames[index].call_site, parent)
         elif around is not None:
             function = around.function  # the code is inlined into the function that contains the construct
         elif caller is not None and caller.kind == USER:
@@ -230,22 +230,22 @@ class SourceReader:
             construct = self._construct(code, kind, frames[outer].call_site)
         if not self._raw and not is_inlined:
             frame = replace(frame, inlined=False)  # the glue into which the code was inlined is not shown
-        if function is None and known is not None:
+        if function is None and outlined is not None:
             frame = replace(frame, unavailable={**frame.unavailable, "function": places.NO_FUNCTION})
         frame = replace(frame, function=function, construct=construct)
-        frames[at] = frames[at]._replace(frame=frame, is_inlined_task=around is not None and kind == "task")
+        frames[index] = frames[index]._replace(frame=frame, is_inlined_task=around is not None and kind == "task")
 
     def _name_glue(self, frames: list[Item]) -> None:
         # Give each glue frame the name of the construct's code inside of it or, without such a frame, of the function
         # around it: the source has no name for glue.
-        for at, item in enumerate(frames):
+        for index, item in enumerate(frames):
             if item.is_glue and item.frame.kind == USER and item.frame.function != "main":
-                inner = frames[at - 1].frame if at else None
-                near = inner if inner is not None and inner.kind == USER else self._around(frames, at)
-                frames[at] = item._replace(frame=replace(item.frame, function=near.function if near else None))
+                inner = frames[index - 1].frame if index else None
+                near = inner if inner is not None and inner.kind == USER else self._around(frames, index)
+                frames[index] = item._replace(frame=replace(item.frame, function=near.function if near else None))
 
-    def _around(self, frames: Sequence[Item], at: int) -> StackFrame | None:
-        return next((item.frame for item in frames[at + 1 :] if item.frame.kind == USER and not item.is_glue), None)
+    def _around(self, frames: Sequence[Item], index: int) -> StackFrame | None:
+        return next((item.frame for item in frames[index + 1 :] if item.frame.kind == USER and not item.is_glue), None)
 
     def _kind_of_gcc(self, call_site: int, parent: str) -> str | None:
         # Return the kind of a construct compiled by gcc, by the runtime's routine that receives the construct's code.
@@ -276,8 +276,8 @@ class SourceReader:
         return self._constructs[key]
 
     def _noted(self, code: ConstructCode | None) -> tuple[str, str, int] | None:
-        known = (code.region if code.kind == "parallel" else code.task) if code is not None else None
-        return places.noted_place(known.source) if known is not None else None
+        handle = (code.region if code.kind == "parallel" else code.task) if code is not None else None
+        return places.noted_place(handle.source) if handle is not None else None
 
     def _function_of(self, code: ConstructCode | None, call_site: int, symbol: str | None) -> str | None:
         # Return the function that contains a construct, for code whose name does not show it. None if it is unknown.
@@ -298,8 +298,8 @@ class SourceReader:
 def _give_undeferred_tasks(frames: list[Item], matched: MatchedThread | None, placed: AbstractSet[str]) -> None:
     # Set the task of frames with inlined undeferred tasks. clang inlines the code of such a task into the encountering
     # code, so the runtime knows no frames of it. These tasks are the innermost; each generated the next inner one.
-    inner = next((at for at, item in enumerate(frames) if item.is_outermost), len(frames))
-    bodies = [at for at, item in enumerate(frames[:inner]) if item.is_inlined_task]
+    inner = next((index for index, item in enumerate(frames) if item.is_outermost), len(frames))
+    bodies = [index for index, item in enumerate(frames[:inner]) if item.is_inlined_task]
     if not bodies or matched is None:
         return
     chain: list[str] = []
@@ -313,7 +313,7 @@ def _give_undeferred_tasks(frames: list[Item], matched: MatchedThread | None, pl
     if len(chain) != len(bodies):
         return
     start = 0
-    for end, known in zip(bodies, chain, strict=True):
-        for at in range(start, end + 1):
-            frames[at] = frames[at]._replace(frame=replace(frames[at].frame, task=known))
+    for end, task_id in zip(bodies, chain, strict=True):
+        for index in range(start, end + 1):
+            frames[index] = frames[index]._replace(frame=replace(frames[index].frame, task=task_id))
         start = end + 1

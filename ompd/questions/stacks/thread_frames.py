@@ -88,8 +88,8 @@ class OwnStacks:
         outermost = {code.frame: code for code in codes}
         # Frames outside of all constructs get the initial task only if no construct can have been missed: beyond the
         # end of an incomplete stack, or among guessed frames.
-        known = whole and (bool(codes) or not any(frame.guessed for frame in physical))
-        initial = self._initial_task(matched, codes) if known else None
+        is_certain = whole and (bool(codes) or not any(frame.guessed for frame in physical))
+        initial = self._initial_task(matched, codes) if is_certain else None
         idle = self._idle_frame(native, matched) if self._raw else None
         tasks = [code.task.id if code.task is not None else None for code in codes]
         parts = self._steps_of if self._part is not None and self._part.steps else None
@@ -119,10 +119,10 @@ class OwnStacks:
                 is_stub = kind == SYSTEM and self._process.calls.is_linkage(frame.call_site)
                 frames.append(Item(index, frame.call_site, shown, is_stub, variables=variables))
             code, outer = outermost.get(index), physical[index + 1] if index + 1 < len(physical) else None
-            left: Sequence[Item] = ()
+            gone: Sequence[Item] = ()
             if code is not None:
-                left = self._left.of_construct(physical, code, matched, task, native, unproven)
-            frames += left or self._left.between(frames[-1], frame, outer, code)
+                gone = self._left.of_construct(physical, code, matched, task, native, unproven)
+            frames += gone or self._left.between(frames[-1], frame, outer, code)
             if inside and kind == RUNTIME and outer is not None and outer.is_signal_frame and not self._raw:
                 frames += self._left.of_handler(frames[-1], physical[: index + 1], codes[inside - 1])
             if index in outermost:
@@ -144,9 +144,9 @@ class OwnStacks:
 
     def _steps_of(self, name: str) -> Sequence[Step]:
         # Return the steps to the selected part if *name* is the selected variable, none for other variables.
-        known = self._names.variable(name)
+        variable = self._names.variable(name)
         part = self._part
-        return part.steps if part is not None and part.name == (known.name if known is not None else name) else ()
+        return part.steps if part is not None and part.name == (variable.name if variable is not None else name) else ()
 
     def _idle_frame(self, native: int, matched: MatchedThread | None) -> int | None:
         try:
@@ -179,7 +179,7 @@ class OwnStacks:
         if all(naming.is_runtime_file(module.name) for module in modules):
             return ()
         indexes = self._names.between([self._process.places.locate(frame.call_site).symbol for frame in physical])
-        return [at for at in indexes if self._process.symbols.module_at(physical[at].call_site) in modules]
+        return [index for index in indexes if self._process.symbols.module_at(physical[index].call_site) in modules]
 
     def _kind(self, frame: Frame, inner: Frame | None, called: str | None) -> str:
         owner = places.code_owner(self._session, frame.call_site)
@@ -294,15 +294,15 @@ class FramesLeft:
         try:
             if code.kind != "parallel" or code.region is None:
                 return []
-            known = places.region_function(self._session, code.region)
+            outlined = places.region_function(self._session, code.region)
         except OmpdError:
             return []  # the region's function is unreadable
-        if known is None or known.function is None:
+        if outlined is None or outlined.function is None:
             return []
-        unknown = ("address", *(("file", "line") if known.line is None else ()))
-        source = SourceFrame(known.function, known.file, known.line, False)
+        unknown = ("address", *(("file", "line") if outlined.line is None else ()))
+        source = SourceFrame(outlined.function, outlined.file, outlined.line, False)
         shown = _frame_of(inner, source, None, None, dict.fromkeys(unknown, _NO_LINE))
-        return [Item(inner.place, known.address, shown)]
+        return [Item(inner.place, outlined.address, shown)]
 
     def _function_begun(self, code: ConstructCode) -> int | None:
         # Return the entry of the function that the runtime called for a construct, None if it is unknown. The function

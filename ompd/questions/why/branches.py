@@ -211,7 +211,7 @@ class Parting:
     def _with_left(self, native: int, frames: Sequence[Frame]) -> Sequence[Frame]:
         # Return *frames* with the functions that ended by jumps, each inside of its caller. Functions whose jump is
         # unknown are left out.
-        left: dict[tuple[int | None, int | None], list[Frame]] = {}
+        left_inside: dict[tuple[int | None, int | None], list[Frame]] = {}
         jumped: list[Frame] = []
         is_known = True
         for (thread, address, cfa), rows in self._records.items():
@@ -221,35 +221,35 @@ class Parting:
                 is_known = is_known and address is not None
                 jumped.append(_Left(address or 0, address or 0))
                 continue
-            left[address, cfa] = jumped[::-1] if is_known else []
+            left_inside[address, cfa] = jumped[::-1] if is_known else []
             jumped, is_known = [], True
         if not frames:
-            return jumped[::-1] if is_known and not left else []
-        return [each for frame in frames for each in (frame, *left.get((frame.pc, frame.cfa), ()))]
+            return jumped[::-1] if is_known and not left_inside else []
+        return [each for frame in frames for each in (frame, *left_inside.get((frame.pc, frame.cfa), ()))]
 
     def parted(self) -> Parted | None:
         """Return the branch with its variables, None if no branch is found."""
-        own = next((frames for frames in self._arrived.frames.values() if frames), None)
-        if own is None:
+        arrived_frames = next((frames for frames in self._arrived.frames.values() if frames), None)
+        if arrived_frames is None:
             return None
         rows = self._records
         best: tuple[_Candidate, tuple[DifferingVariable, ...]] | None = None
-        for candidate in self._branches(own):
-            variables = tuple(self._variables(own, candidate, rows))
+        for candidate in self._branches(arrived_frames):
+            variables = tuple(self._variables(arrived_frames, candidate, rows))
             if best is None:
                 best = candidate, variables
-            if not self._is_contradicted(own, candidate, variables, rows):
+            if not self._is_contradicted(arrived_frames, candidate, variables, rows):
                 best = candidate, variables
                 break
         if best is None:
             return None
         candidate, variables = best
-        is_of_primary = self._is_of_primary(own[candidate.depth], candidate.branch)
+        is_of_primary = self._is_of_primary(arrived_frames[candidate.depth], candidate.branch)
         return Parted(self._place(candidate, rows), candidate.calls, variables, is_of_primary)
 
     def _is_of_primary(self, frame: Frame, branch: Branch) -> bool:
         # Return whether the branch compares the thread's number with 0, and only the primary thread is at the barrier.
-        numbers, others = (
+        numbers, numbers_of_absent = (
             {self._rows[native].thread_num for native in side.frames if native is not None and native in self._rows}
             for side in (self._arrived, self._absent)
         )
@@ -257,49 +257,51 @@ class Parting:
             routine = self._functions.branches.tested(frame, branch)
         except OmpdError:
             return False
-        return numbers == {0} and 0 not in others and routine == "omp_get_thread_num"
+        return numbers == {0} and 0 not in numbers_of_absent and routine == "omp_get_thread_num"
 
     # The branch
 
-    def _branches(self, own: Sequence[Frame]) -> Iterator[_Candidate]:
-        other = next(iter(self._absent.frames.values()))
+    def _branches(self, arrived: Sequence[Frame]) -> Iterator[_Candidate]:
+        absent = next(iter(self._absent.frames.values()))
         branches = self._functions.branches
-        depth = self._depth(own, other or ())
-        met = other[depth] if other and depth < len(other) and self._is_same(own, other, depth) else None
-        depths: Sequence[int] = range(len(own) - 1, depth - 1, -1)
-        if met is not None and depth < len(own) and not branches.leads_on(own[depth], met):
+        depth = self._depth(arrived, absent or ())
+        met = absent[depth] if absent and depth < len(absent) and self._is_same(arrived, absent, depth) else None
+        depths: Sequence[int] = range(len(arrived) - 1, depth - 1, -1)
+        if met is not None and depth < len(arrived) and not branches.leads_on(arrived[depth], met):
             depths = (depth,)  # the absent thread never came into the functions that this one called
-        for at in depths:
-            inner = own[at + 1] if at + 1 < len(own) else None
-            if depths != (depth,) and self._functions.has_jumped(own[at], inner):
+        for level in depths:
+            inner = arrived[level + 1] if level + 1 < len(arrived) else None
+            if depths != (depth,) and self._functions.has_jumped(arrived[level], inner):
                 return  # the threads may have parted in a function that has left the stack
             try:
-                branches_here = branches.parting(own[at], met if at == depth else None, has_returned=other is not None)
+                branches_here = branches.parting(
+                    arrived[level], met if level == depth else None, has_returned=absent is not None
+                )
             except OmpdError:
                 return  # the threads may have parted in this function, whose code cannot be followed
             for number, branch in enumerate(branches_here):
-                yield _Candidate(branch, at, *self._condition(own[at], branch, branches_here[number + 1 :]))
+                yield _Candidate(branch, level, *self._condition(arrived[level], branch, branches_here[number + 1 :]))
 
-    def _depth(self, one: Sequence[Frame], other: Sequence[Frame]) -> int:
+    def _depth(self, first: Sequence[Frame], second: Sequence[Frame]) -> int:
         # Return how many frames, from the outermost inwards, are at the same call sites in both stacks.
         count = 0
-        for mine, yours in zip(one, other, strict=False):
-            if mine.call_site != yours.call_site:
+        for frame, other_frame in zip(first, second, strict=False):
+            if frame.call_site != other_frame.call_site:
                 break
             count += 1
         return count
 
-    def _is_same(self, one: Sequence[Frame], other: Sequence[Frame], depth: int) -> bool:
+    def _is_same(self, first: Sequence[Frame], second: Sequence[Frame], depth: int) -> bool:
         # Return whether the frames at a depth of both stacks are of the same function, called from the same place.
-        if depth >= len(one) or depth >= len(other) or self._depth(one[:depth], other[:depth]) < depth:
+        if depth >= len(first) or depth >= len(second) or self._depth(first[:depth], second[:depth]) < depth:
             return False
         branches = self._functions.branches
         try:
-            return branches.entry(one[depth]) == branches.entry(other[depth])
+            return branches.entry(first[depth]) == branches.entry(second[depth])
         except OmpdError:
             return False
 
-    def _condition(self, frame: Frame, branch: Branch, others: Iterable[Branch]) -> tuple[_Read, tuple[str, ...]]:
+    def _condition(self, frame: Frame, branch: Branch, following: Iterable[Branch]) -> tuple[_Read, tuple[str, ...]]:
         # Return the variables and the called functions on which the condition of a branch depends. Other branches in
         # the same line belong to the condition, too: a && b makes two branches.
         process = self._session.process
@@ -311,13 +313,13 @@ class Parting:
 
         read: set[tuple[str, int | None]] = set()
         calls: dict[str, None] = {}
-        for number, each in enumerate((branch, *others)):
-            if number and (line[1] is None or process.places.line_of(each.address) != line):
+        for number, part in enumerate((branch, *following)):
+            if number and (line[1] is None or process.places.line_of(part.address) != line):
                 continue
             try:
                 condition = self._functions.branches.read_by(
                     frame,
-                    each,
+                    part,
                     lambda at: line[1] is not None and process.places.line_of(at) == line,
                     is_earlier,
                     lambda at: process.parameters(frame, at),
@@ -342,14 +344,14 @@ class Parting:
             # The branch is in a construct's code: use the function that contains the construct, as stacks show it.
             own = next((native, frames) for native, frames in self._arrived.frames.items() if frames)
             frame = own[1][candidate.depth]
-            known = rows.get((own[0], frame.pc, frame.cfa))
-            function = known[-1].function if known else None
+            records = rows.get((own[0], frame.pc, frame.cfa))
+            function = records[-1].function if records else None
         file, line = process.places.line_of(address)
         return Place(address, function, file, line, places.unproven_at(self._session, address))
 
     # Variables
 
-    def _variables(self, own: Sequence[Frame], candidate: _Candidate, rows: _Frames) -> Iterator[DifferingVariable]:
+    def _variables(self, arrived: Sequence[Frame], candidate: _Candidate, rows: _Frames) -> Iterator[DifferingVariable]:
         names: dict[_Key, tuple[LocalRecord, str | None]] = {}
         sides = []
         reasons: list[set[str]] = []
@@ -358,7 +360,7 @@ class Parting:
             values: dict[_Key, dict[int | None, LocalRecord]] = {}
             why: set[str] = set()
             for native, frames in side.frames.items():
-                records = self._of_depth(own, frames, candidate.depth, native, rows)
+                records = self._of_depth(arrived, frames, candidate.depth, native, rows)
                 if records is None:
                     why.add(_ENDED if frames is None else _ELSEWHERE.format(function))
                 for number, record in enumerate(reversed(records or ())):
@@ -368,27 +370,27 @@ class Parting:
                         values.setdefault(key, {}).setdefault(native, variable)
             sides.append(values)
             reasons.append(why)
-        made = []
+        differing = []
         for key, (variable, name) in names.items():
             is_read = key[1:] in candidate.read
             if variable.sharing == "shared":
                 continue  # the threads share the variable, so its value does not differ
-            one = self._made(variable, name, is_read, [side.get(key, {}) for side in sides], reasons)
-            if one is not None:
-                made.append(one)
-        made.sort(key=lambda one: not one.is_read)
-        count = sum(one.is_read for one in made)
-        yield from made[: count + _OTHERS]
+            variable_record = self._made(variable, name, is_read, [side.get(key, {}) for side in sides], reasons)
+            if variable_record is not None:
+                differing.append(variable_record)
+        differing.sort(key=lambda variable_record: not variable_record.is_read)
+        count = sum(variable_record.is_read for variable_record in differing)
+        yield from differing[: count + _OTHERS]
 
     def _of_depth(
         self,
-        own: Sequence[Frame],
+        arrived: Sequence[Frame],
         frames: Sequence[Frame] | None,
         depth: int,
         native: int | None,
         rows: _Frames,
     ) -> list[StackFrame] | None:
-        if not frames or not self._is_same(own, frames, depth):
+        if not frames or not self._is_same(arrived, frames, depth):
             return None
         return rows.get((native, frames[depth].pc, frames[depth].cfa))
 
@@ -407,9 +409,9 @@ class Parting:
             return None  # no two values are known to differ, and the branch does not read the variable or all are known
         unavailable = {}
         for name, side, reason in zip(("arrived", "absent"), (self._arrived, self._absent), unknown, strict=True):
-            some = _OF_SOME.format(len(side.frames), side.size) if side.size > len(side.frames) else None
-            if reason or some:
-                unavailable[name] = "; ".join(filter(None, (reason, some)))
+            of_some = _OF_SOME.format(len(side.frames), side.size) if side.size > len(side.frames) else None
+            if reason or of_some:
+                unavailable[name] = "; ".join(filter(None, (reason, of_some)))
         return DifferingVariable(
             name=variable.name,
             type=variable.type,

@@ -266,16 +266,16 @@ def _need_tasks(rows: Sequence[ThreadRecord], unfinished: Mapping[str, int | Non
 
 
 def scheduling_points(
-    session: Session, wanted: Collection[int | None] | None = None
+    session: Session, threads: Collection[int | None] | None = None
 ) -> tuple[Mapping[int, SchedulingRecord], Mapping[int, str]]:
     """Return the scheduling points at which threads wait, and the reasons why others are unknown. Keys are native ids.
 
-    :param wanted: the native ids of the threads to examine, None for all
+    :param threads: the native ids of the threads to examine, None for all
     """
     points: dict[int, SchedulingRecord] = {}
     unread: dict[int, str] = {}
     for native, handle in _handles(session):
-        if wanted is not None and native not in wanted:
+        if threads is not None and native not in threads:
             continue
         try:
             point = _record(native, handle)
@@ -322,15 +322,15 @@ def unfinished_tasks(session: Session, rows: Sequence[ThreadRecord]) -> Mapping[
     """
     waiting = [row for row in rows if row.wait is not None and row.wait.kind is Kind.BARRIER and row.wait.missing]
     one_of = {row.parallel: row.native_thread_id for row in reversed(waiting) if row.parallel is not None}
-    left = {native: region for region, native in one_of.items()}
+    regions = {native: region for region, native in one_of.items()}
     counts: dict[str, int | None] = dict.fromkeys(one_of)
-    for native, handle in _handles(session) if left else ():
-        region = left.pop(native, None)
+    for native, handle in _handles(session) if regions else ():
+        region = regions.pop(native, None)
         if region is not None:
             with suppress(OmpdError):
                 team = handle.current_parallel()
                 counts[region] = team.unfinished_tasks() if team is not None and team.id == region else None
-            if not left:
+            if not regions:
                 break
     return counts
 

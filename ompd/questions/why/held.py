@@ -37,9 +37,9 @@ def held(session: Session, thread: int) -> tuple[HeldRecord, ...]:
     """
     stack = session.process.stacks.stack(thread)
     functions = places.followed_functions(session)
-    kept: tuple[HeldRecord, ...] | None = functions.kept.get(stack.shape)
-    if kept is not None:
-        return kept
+    earlier: tuple[HeldRecord, ...] | None = functions.kept.get(stack.shape)
+    if earlier is not None:
+        return earlier
     frames = stack.frames[:_MAX_FRAMES]
     records: list[HeldRecord] = []
     is_fixed = True
@@ -53,13 +53,13 @@ def held(session: Session, thread: int) -> tuple[HeldRecord, ...]:
             begun = functions.begun(frame)
         except OmpdError:
             continue
-        for each in reversed(begun):
-            doubt = Doubt(each.doubt) if each.doubt else None
-            if doubt is None and Kind(each.routine.kind).is_passed_on:
-                doubt = _let_go(session, functions, frames[:number], frame, each)
+        for construct in reversed(begun):
+            doubt = Doubt(construct.doubt) if construct.doubt else None
+            if doubt is None and Kind(construct.routine.kind).is_passed_on:
+                doubt = _let_go(session, functions, frames[:number], frame, construct)
                 is_fixed = is_fixed and not functions.loose()
-            is_fixed = is_fixed and each.is_fixed
-            records.append(_record(session, frame, each, doubt))
+            is_fixed = is_fixed and construct.is_fixed
+            records.append(_record(session, frame, construct, doubt))
     if is_fixed:
         functions.kept[stack.shape] = tuple(records)
     return tuple(records)
@@ -69,12 +69,12 @@ def _let_go(session: Session, functions: Functions, inner: Sequence[Frame], fram
     # Return the doubt about a lock set in *frame* if a function that was called from there may have released it, None
     # if none has.
     chain = [*inner, frame]
-    for number, each in enumerate(chain):
-        if places.code_owner(session, each.call_site) in (RUNTIME, SYSTEM):
+    for number, called in enumerate(chain):
+        if places.code_owner(session, called.call_site) in (RUNTIME, SYSTEM):
             continue
-        parts = [functions.left(each, chain[number - 1] if number else None)]
-        if each is not frame:
-            parts.append(functions.let_go(each))
+        parts = [functions.left(called, chain[number - 1] if number else None)]
+        if called is not frame:
+            parts.append(functions.let_go(called))
         for released in parts:
             if released is None:
                 return Doubt.CALLEE

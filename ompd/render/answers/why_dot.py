@@ -77,14 +77,14 @@ class _Graph:
 
     def _way(self, verdict: VerdictRecord) -> list[int]:
         # Return the nodes of a cycle or chain: its threads, and the nodes between consecutive threads.
-        links, found = verdict.cycle[:_APART], []
+        links, way = verdict.cycle[:_APART], []
         following: Sequence[Link | None] = (*links[1:], links[0] if _is_cycle(verdict) else None) if links else ()
         for link, after in zip(links, following, strict=True):
-            here = self._threads.get(link.thread)
+            node = self._threads.get(link.thread)
             goal = self._threads.get(after.thread) if after is not None else None
-            if here is not None:
-                found += [here, *self._between(here, goal)]
-        return list(dict.fromkeys(found))
+            if node is not None:
+                way += [node, *self._between(node, goal)]
+        return list(dict.fromkeys(way))
 
     def _between(self, start: int, goal: int | None) -> list[int]:
         # Return the nodes of a shortest way from *start* to *goal* that passes no threads. Without a goal, return the
@@ -114,7 +114,7 @@ class _Graph:
     def _classes(self) -> list[int]:
         apart = {node: node for ring in self._rings for node in ring}
         apart |= {node: beside for node, beside in self._beside.items() if node not in apart}
-        found: list[int] = []
+        classes: list[int] = []
         for with_names in (True, False):
             keys: list[object] = [
                 ("apart", apart[number])
@@ -122,15 +122,15 @@ class _Graph:
                 else (node.kind, node.stuck, number in self._roots, self._name(node) if with_names else "")
                 for number, node in enumerate(self._nodes)
             ]
-            found = _numbered(keys)
+            classes = _numbered(keys)
             for _ in range(_ROUNDS):
-                refined = _numbered([self._signature(number, found) for number in range(len(found))])
-                if max(refined, default=0) == max(found, default=0):
+                refined = _numbered([self._signature(number, classes) for number in range(len(classes))])
+                if max(refined, default=0) == max(classes, default=0):
                     break
-                found = refined
-            if max(found, default=0) < _NAMED:
+                classes = refined
+            if max(classes, default=0) < _NAMED:
                 break
-        return found
+        return classes
 
     def _name(self, node: GraphNode) -> str:
         return "" if node.kind is Kind.THREAD else node.name
@@ -160,7 +160,7 @@ class _Graph:
                 yield f'subgraph cluster_{number} {{ label={_quoted(label)}; color="#b03030";'
                 yield from (f"  {self._node(of, members[of])}" for of in new)
                 yield "}"
-        yield from (self._node(of, some) for of, some in members.items() if of not in inside)
+        yield from (self._node(of, nodes) for of, nodes in members.items() if of not in inside)
         yield from self._arrows()
 
     def _node(self, of: int, members: Sequence[int]) -> str:
@@ -180,11 +180,11 @@ class _Graph:
         return f"n{of} [label={_quoted(*words)}, shape={shape}{colour}{more}];"
 
     def _arrows(self) -> Iterator[str]:
-        found: dict[tuple[int, int, str, str], None] = {}
+        arrows: dict[tuple[int, int, str, str], None] = {}
         for edge in self._edges:
             ends = self._class[self._index[edge.origin]], self._class[self._index[edge.target]]
-            found.setdefault((*ends, edge.kind, edge.source), None)
-        for origin, target, kind, source in found:
+            arrows.setdefault((*ends, edge.kind, edge.source), None)
+        for origin, target, kind, source in arrows:
             label = _quoted(_WORDS.get(kind, kind.replace("_", " ")))
             yield f"n{origin} -> n{target} [label={label}, style={_LINES.get(source, 'solid')}];"
 
@@ -194,9 +194,9 @@ def _is_cycle(verdict: VerdictRecord) -> bool:
 
 
 def _numbered(keys: Sequence[object]) -> list[int]:
-    known: Mapping[object, int]
-    known = {key: number for number, key in enumerate(dict.fromkeys(keys))}
-    return [known[key] for key in keys]
+    numbers: Mapping[object, int]
+    numbers = {key: number for number, key in enumerate(dict.fromkeys(keys))}
+    return [numbers[key] for key in keys]
 
 
 def _plural(kind: str) -> str:
