@@ -41,45 +41,43 @@ def innermost_user_place(session: Session, thread: int, handle: ThreadHandle | N
         return straight.place
     if straight.frame is not None:
         return _user_place(session, stack.frames, straight.frame, handle, [])
-    has_unknown, inner_owner, unknown_frames = False, None, 0
+    frames = stack.frames
+    has_unknown, inner_owner = False, None
+    unknown_frames = 0  # frames of unknown owner that may be the user's
     passed: list[int] = []  # frames of libraries, or programs, that have no debug information
-    for index, frame in enumerate(stack.frames):
+    for index, frame in enumerate(frames):
         owner = code_owner(session, frame.call_site)
         if owner == USER and naming.is_added(_symbol(session, frame.call_site) or ""):
             continue  # the frame is of a function that a compiler added, which is not in the source
-        if owner == USER or (
-            owner == UNKNOWN and inner_owner == RUNTIME and calls_entry(session, stack.frames[index - 1])
-        ):
+        is_entered = owner == UNKNOWN and inner_owner == RUNTIME and calls_entry(session, frames[index - 1])
+        has_outer = handle is not None and index + 1 < len(frames)
+        if owner == USER or is_entered:
             has_line = session.process.places.line_of(frame.call_site) != (None, None)
-            if unknown_frames and not has_line:
-                break  # an inner frame of unknown owner may be the user's, so this one may not be the innermost
             if has_line:
-                return _user_place(session, stack.frames, index, handle, passed)
+                return _user_place(session, frames, index, handle, passed)
+            if unknown_frames:
+                break  # an inner frame of unknown owner may be the user's, so this one may not be the innermost
             passed.append(index)
-            if handle is not None and index + 1 < len(stack.frames):
-                left_place = _place_left(session, stack.frames, index, handle)
-                # The jump's place is used if it has a line, or if no frame that was passed has a name. A named frame is
-                # better than a jump without a line.
-                if left_place is not None and (
-                    left_place.line is not None or not _has_name(session, stack.frames, passed)
-                ):
-                    return replace(left_place, calling=_library_function(session, frame))
-        elif passed and owner == RUNTIME and _has_name(session, stack.frames, passed):
+            jump = _place_left(session, frames, index, handle) if handle is not None and has_outer else None
+            # A jump without a line is used only if no frame that was passed has a name.
+            if jump is not None and (jump.line is not None or not _has_name(session, frames, passed)):
+                return replace(jump, calling=_library_function(session, frame))
+        elif passed and owner == RUNTIME and _has_name(session, frames, passed):
             break  # the region belongs to a library without debug information: user code further out is not the place
-        elif not passed and handle is not None and index + 1 < len(stack.frames):
-            left_place = _place_left(session, stack.frames, index, handle)
-            if left_place is not None:
-                return left_place
+        elif not passed and handle is not None and has_outer:
+            jump = _place_left(session, frames, index, handle)
+            if jump is not None:
+                return jump
         if owner != inner_owner:
             unknown_frames += owner == UNKNOWN
             unknown_frames -= inner_owner == UNKNOWN and owner == RUNTIME and _waits(session, frame)
         has_unknown, inner_owner = has_unknown or owner == UNKNOWN, owner
     if passed:
-        with_names = (number for number in passed if _symbol(session, stack.frames[number].call_site) is not None)
-        return _user_place(session, stack.frames, next(with_names, passed[0]), handle, [])
+        with_names = (index for index in passed if _symbol(session, frames[index].call_site) is not None)
+        return _user_place(session, frames, next(with_names, passed[0]), handle, [])
     if stack.stopped is not None:
         raise Unavailable(f"the stack could not be followed: {stack.stopped}")
-    if session.process.symbols.unproven and any(unproven_at(session, frame.call_site) for frame in stack.frames):
+    if session.process.symbols.unproven and any(unproven_at(session, frame.call_site) for frame in frames):
         raise Unavailable("none of its frames is user code, by files that are not proven to be those that ran")
     if has_unknown:
         raise Unavailable("which of its frames are user code is unknown: the program is static or has no symbols")
