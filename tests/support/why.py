@@ -83,6 +83,7 @@ WHYS: Mapping[str, Why] = {
     why.name: why
     for why in (
         *_cases("lock_cycle", "two three nested section sections barrier mutex"),
+        Why("lock_cycle", "spinning", runtimes=(GNU,), own_runtimes={"clang": ()}, environment=SPINNING),
         *_cases("self_lock", "lock section mutex"),
         *_cases("lock_abandoned", "idle returned jumped mutex"),
         *_cases("barrier_absent", "exited joins"),

@@ -81,11 +81,14 @@ def _internal(thread: Thread) -> LockState | None:
 
 def _mutex(thread: Thread, group: Group, *, users: bool) -> int:
     # The word on which the thread sleeps. If the thread spins, the only held mutex whose address is in its registers or
-    # on its stack.
+    # on its stack. If there are several, because the thread holds others, the one that the caller's code passed.
     awaited = thread.stack.futex_word()
     if awaited is not None:
         return awaited
     held = [word for word in thread.stack.waiting_words(group) if _is_held(thread.runtime, word, users)]
+    if len(held) > 1 and users and group.caller is not None:
+        passed = thread.runtime.process.object_passed(thread.stack.frames[group.caller])
+        held = [word for word in held if word == passed]
     if len(held) != 1:
         raise Unavailable("the thread's registers do not show which lock it asks for")
     return held[0]
