@@ -470,6 +470,7 @@ OTHERS = (
     OtherCommand(
         "report", "ompd.commands.shell.report:report", "Write one HTML page with pictures, for a ticket or a mail."
     ),
+    OtherCommand("run", "ompd.commands.shell.run:run", "Run a command, and say why if it hangs."),
     OtherCommand("schema", "ompd.commands.shell.schema:schema", "Print the JSON Schema of a command's output."),
     OtherCommand(
         "setup", "ompd.commands.setup.installing:setup", "Install completion, manual page and debugger lines."
@@ -485,7 +486,7 @@ DEFAULT = "threads"
 
 GROUPS = (
     ("Look at a program", ("why", "threads", "stack", "var", "parallel", "tasks", "icvs", "diff", "doctor")),
-    ("Many programs, and reports", ("triage", "report", "snapshot", "hook")),
+    ("Many programs, and reports", ("run", "triage", "report", "snapshot", "hook")),
     (
         "Set up, runtimes and libraries",
         (

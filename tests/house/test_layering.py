@@ -27,7 +27,7 @@ LAYERS = (
     ("debugger", "runtimes"),
     ("session", "analysis", "machine"),
     ("questions", "conformance", "render"),
-    ("report", "triage"),
+    ("report", "triage", "run"),
     ("inspection", "commands", "frontends", "lldb", "lldb_script", "gdb", "gdb_script"),
     ("start", "__main__"),
 )
@@ -88,6 +88,7 @@ ONLY_IN = {
                 "questions",
                 "report",
                 "request",
+                "run",
                 "schema",
                 "snapshot",
                 "triage",

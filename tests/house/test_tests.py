@@ -119,6 +119,7 @@ SLEEPS = {
     "campaign/campaign.py": (2, "programs are stopped at random moments"),
     "outside/waits.c": (2, "what two of its threads do until the program ends"),
     "stacks/work.c": (1, "one of the things that a thread does until it is stopped somewhere"),
+    "run/stuck.c": (1, "a command that sleeps for some seconds is one of the cases"),
     "support/settled.h": (1, "the end of the loop that waits"),
     "commands/test_command_line.py": (
         1,

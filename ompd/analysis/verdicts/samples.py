@@ -83,7 +83,8 @@ def weighed(
     """Return the verdicts on the later *moment*, corrected by the changes since an earlier one.
 
     If threads of a verdict have moved, they are hardly stuck: ``proven`` becomes ``likely``, all else becomes
-    ``unknown``. If none has moved or used processor time, ``possible`` becomes ``likely``.
+    ``unknown``. If none has moved or used processor time, ``possible`` becomes ``likely``, except for waits that
+    something outside of the process ends.
 
     :param seconds: the time between the moments, None if it is unknown
     """
@@ -118,7 +119,8 @@ def _weighed(verdict: VerdictRecord, progress: Progress, seconds: float | None) 
     used = [progress.used_ns.get(thread, 1) for thread in verdict.explains]
     if stuck is Confidence.POSSIBLE and used and not any(used):
         text += ", nor used any processor time"
-        stuck = Confidence.LIKELY
+        # What ends a wait outside of the process may come at any time, so waiting for it makes nothing likely.
+        stuck = stuck if verdict.kind is VerdictKind.EXTERNAL_WAIT else Confidence.LIKELY
     return replace(verdict, stuck=stuck, evidence=(*verdict.evidence, Evidence(text, "derived")))
 
 
