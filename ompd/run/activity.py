@@ -45,13 +45,14 @@ class Activity:
     or wrote anything. Both begin anew after :meth:`begin_anew`, and while a process is stopped by a signal.
 
     :param process_id: the command's process
+    :param without: a descendant that does not count
     :param folder: where the kernel shows processes
     """
 
-    def __init__(self, process_id: int, folder: Path = _PROC) -> None:
+    def __init__(self, process_id: int, *, without: int | None = None, folder: Path = _PROC) -> None:
         self._process_id = process_id
+        self._without = without
         self._folder = folder
-        self.processes: tuple[int, ...] = ()
         self._last = self._sample()
         self.cost = 0.0
         """The processor time of the last look, in seconds."""
@@ -89,11 +90,11 @@ class Activity:
         self.cost = time.thread_time() - begin
 
     def _sample(self) -> _Sample:
-        self.processes = descendants(self._process_id, self._folder)
+        processes = [each for each in descendants(self._process_id, self._folder) if each != self._without]
         threads: dict[int, int] = {}
         transferred: dict[int, int] = {}
         are_stopped = []
-        for process in self.processes:
+        for process in processes:
             place = self._folder / str(process)
             threads.update(_processor_ns(place))
             with suppress(OSError, ValueError, IndexError):  # it has ended, or belongs to another user

@@ -57,6 +57,43 @@ class Teller(Protocol):
         """Print a line."""
 
 
+class Patience:
+    """Says when it is time to ask why, and becomes twice as long each time the answer was that nothing is stuck.
+
+    :param stall: seconds in which nothing may move
+    """
+
+    def __init__(self, stall: float) -> None:
+        self._stall = stall
+        self._doubled = 0
+
+    def reason(self, activity: Activity) -> str | None:
+        """Return why it is time to ask, None if it is not.
+
+        Processes that use processors and do nothing else may compute, or spin. Only a look shows which.
+        """
+        patience = self._stall * 2**self._doubled
+        if activity.unchanged < self._stall:
+            self._doubled = 0
+        elif activity.still >= patience:
+            return f"nothing has moved for {activity.still:.0f} s"
+        elif activity.unchanged >= 2 * patience:
+            return f"nothing but processors was used for {activity.unchanged:.0f} s"
+        return None
+
+    def double(self) -> None:
+        """Ask after twice the time from now on, until something moves."""
+        self._doubled = min(self._doubled + 1, _MOST_DOUBLED)
+
+
+def interval(activity: Activity, shortest: float) -> float:
+    """Return the seconds to wait before the next look at /proc.
+
+    :param shortest: the shortest time in seconds after which something has to be noticed
+    """
+    return min(max(shortest / 20, _SHORTEST, activity.cost / _SHARE), _LONGEST)
+
+
 class Watch:
     """A command under watch."""
 
@@ -64,7 +101,7 @@ class Watch:
         self._command, self._plan, self._teller = command, plan, teller
         self._activity = Activity(command.process_id)
         self._begin = time.monotonic()
-        self._doubled = 0  # how often the patience was doubled because the command went on
+        self._patience = Patience(plan.stall) if plan.stall is not None else None
         self._deadline = self._begin + plan.timeout if plan.timeout is not None else None
         self._is_over = False  # whether the watch has ended the command, or watches it no more
         self._next_kept = self._begin + (plan.every or 0)
@@ -84,32 +121,25 @@ class Watch:
             if self._deadline is not None and now >= self._deadline:
                 self._deadline = None
                 self._over(f"it has run for {plan.timeout:g} s", self._look())
-            elif plan.stall is not None:
-                self._check(plan.stall)
+            elif self._patience is not None:
+                self._check(self._patience)
 
     def _interval(self) -> float:
-        plan = self._plan
-        limits = [limit for limit in (plan.stall, plan.every) if limit is not None]
-        interval = max(min(limits, default=_LONGEST * 20) / 20, _SHORTEST, self._activity.cost / _SHARE)
-        if self._deadline is not None:
-            interval = min(interval, max(self._deadline - time.monotonic(), 0.01))
-        return min(interval, _LONGEST)
+        limits = [limit for limit in (self._plan.stall, self._plan.every) if limit is not None]
+        seconds = interval(self._activity, min(limits, default=_LONGEST * 20))
+        return seconds if self._deadline is None else min(seconds, max(self._deadline - time.monotonic(), 0.01))
 
-    def _check(self, stall: float) -> None:
-        # A command that uses processors and transfers nothing may compute, or spin. Only a look tells.
-        activity, patience = self._activity, stall * 2**self._doubled
-        if activity.unchanged < stall:
-            self._doubled = 0
-        elif activity.still >= patience or activity.unchanged >= 2 * patience:
-            is_still = activity.still >= stall
-            reason = f"nothing has moved for {activity.still:.0f} s" if is_still else "it computes or spins"
-            seen = self._look()
-            if any(process.is_stuck for process in seen):
-                self._over(reason, seen)
-                return
-            self._doubled = min(self._doubled + 1, _MOST_DOUBLED)
-            if is_still:
-                self._teller.tell(reason, seen, is_end=False)
+    def _check(self, patience: Patience) -> None:
+        reason = patience.reason(self._activity)
+        if reason is None:
+            return
+        seen = self._look()
+        if any(process.is_stuck for process in seen):
+            self._over(reason, seen)
+            return
+        patience.double()
+        if self._activity.still >= self._activity.unchanged / 2:
+            self._teller.tell(reason, seen, is_end=False)
 
     def _look(self) -> list[Seen]:
         from ompd.run.looking import look_at
@@ -121,7 +151,8 @@ class Watch:
         self._teller.tell(reason, seen, is_end=True)
         if then == "continue":
             self._activity.begin_anew()
-            self._doubled += 1
+            if self._patience is not None:
+                self._patience.double()
         elif then == "wait":
             self._is_over = True
             self._teller.say(f"the command goes on, as process {self._command.process_id}, and is not watched any more")

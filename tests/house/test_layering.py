@@ -27,7 +27,7 @@ LAYERS = (
     ("debugger", "runtimes"),
     ("session", "analysis", "machine"),
     ("questions", "conformance", "render"),
-    ("report", "triage", "run"),
+    ("report", "triage", "run", "pytest_plugin"),
     ("inspection", "commands", "frontends", "lldb", "lldb_script", "gdb", "gdb_script"),
     ("start", "__main__"),
 )
@@ -65,6 +65,7 @@ ONLY_IN = {
     "ctypes": {
         "ompd.debugger.targets.live.ptrace",
         "ompd.lldb.interrupts",
+        "ompd.pytest_plugin",
         *(f"ompd.runtimes.hosted.worker.{name}" for name in ("batches", "callbacks", "calls", "main", "raw")),
         "ompd.runtimes.hosted.loading.loader",
         "ompd.runtimes.hosted.loading.sandbox",
