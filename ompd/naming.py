@@ -392,4 +392,12 @@ SIZE = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MV2_COMM_WORLD_SIZE", "SLURM_STEP_N
 JOB = ("SLURM_JOB_ID", "SLURM_JOBID", "PBS_JOBID", "LSB_JOBID", "FLUX_JOB_ID", "COBALT_JOBID")
 # A job of the batch system may run MPI more than once. Launchers give each run a name.
 RUN = ("SLURM_STEP_ID", "SLURM_STEPID", "PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid", "PMI_JOBID")
+# The launcher that sets a variable with the rank sets one of these, too. Other launchers give the run no name.
+NAMES_ITS_RUN = {
+    "OMPI_COMM_WORLD_RANK": ("PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid"),
+    "PMIX_RANK": ("PMIX_NAMESPACE",),
+    "PMI_RANK": ("PMI_JOBID",),
+    "PMI_ID": ("PMI_JOBID",),
+    "SLURM_PROCID": ("SLURM_STEP_ID", "SLURM_STEPID"),
+}
 HOST = ("SLURMD_NODENAME", "PMIX_HOSTNAME", "OMPI_MCA_orte_hostname", "HOSTNAME")

@@ -13,7 +13,8 @@ from ompd.binary.core.procfs import parse_stat, parse_times
 from ompd.errors import MalformedFile
 from ompd.records import record
 
-_PROC = Path("/proc")
+PROC = Path("/proc")
+"""Where the kernel shows processes."""
 # File names of runtimes, as distributions, wheels and vendors use them. A line of the mappings ends with the file.
 _RUNTIME = re.compile(rb"/(lib(?:gomp|omp|iomp5)(?:-(?!plugin)[^/\s]*)?\.so[.0-9]*)(?: \(deleted\))?$", re.MULTILINE)
 _SECONDS = 0.2
@@ -37,14 +38,16 @@ class OpenMpProcess:
     processors: float
 
 
-def find_processes(folder: Path = _PROC, seconds: float = _SECONDS) -> tuple[OpenMpProcess, ...]:
+def find_processes(folder: Path = PROC, seconds: float = _SECONDS) -> tuple[OpenMpProcess, ...]:
     """Return the OpenMP processes that this user may read, by number. Programs with a statically linked runtime are not
     found.
 
     :param folder: where the kernel shows processes
     :param seconds: how long their use of processors is measured
     """
-    found = [(number, runtimes) for number in _numbers(folder) if (runtimes := _runtimes(folder / str(number)))]
+    found = [
+        (number, runtimes) for number in process_numbers(folder) if (runtimes := runtimes_of(folder / str(number)))
+    ]
     begin, before = time.monotonic(), {number: _ticks(folder / str(number)) for number, _ in found}
     if found:
         time.sleep(seconds)
@@ -63,7 +66,7 @@ def find_processes(folder: Path = _PROC, seconds: float = _SECONDS) -> tuple[Ope
     return tuple(rows)
 
 
-def openmp_descendants(process_id: int, folder: Path = _PROC) -> tuple[int, ...]:
+def openmp_descendants(process_id: int, folder: Path = PROC) -> tuple[int, ...]:
     """Return the children of a process, and theirs, that have loaded an OpenMP runtime and that this user may read.
 
     :param folder: where the kernel shows processes
@@ -75,17 +78,22 @@ def openmp_descendants(process_id: int, folder: Path = _PROC) -> tuple[int, ...]
                 numbers += [int(child) for child in (thread / "children").read_text().split()]
         if len(numbers) > _MAX_DESCENDANTS:
             break
-    return tuple(number for number in numbers[1:_MAX_DESCENDANTS] if _runtimes(folder / str(number)))
+    return tuple(number for number in numbers[1:_MAX_DESCENDANTS] if runtimes_of(folder / str(number)))
 
 
-def _numbers(folder: Path) -> Iterator[int]:
+def process_numbers(folder: Path = PROC) -> Iterator[int]:
+    """Yield the numbers of all processes except this one, in order."""
     own = os.getpid()
     yield from sorted(
         number for each in folder.iterdir() if each.name.isdecimal() and (number := int(each.name)) != own
     )
 
 
-def _runtimes(place: Path) -> tuple[str, ...]:
+def runtimes_of(place: Path) -> tuple[str, ...]:
+    """Return the names of the files of OpenMP runtimes that a process has loaded, none if it may not be read.
+
+    :param place: the process's folder in /proc
+    """
     try:
         maps = (place / "maps").read_bytes()
     except OSError:

@@ -60,6 +60,7 @@ if TYPE_CHECKING:
     from ompd.model.stalls import GraphRecord as GraphRecord
     from ompd.model.stalls import HeldRecord as HeldRecord
     from ompd.model.stalls import Link as Link
+    from ompd.model.stalls import OtherRanksRecord as OtherRanksRecord
     from ompd.model.stalls import SchedulingRecord as SchedulingRecord
     from ompd.model.stalls import SystemWait as SystemWait
     from ompd.model.stalls import VerdictRecord as VerdictRecord
@@ -109,6 +110,7 @@ _NAMES = {
         "GraphRecord",
         "HeldRecord",
         "Link",
+        "OtherRanksRecord",
         "SchedulingRecord",
         "SystemWait",
         "VerdictRecord",

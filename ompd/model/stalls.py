@@ -257,9 +257,10 @@ class GraphRecord(Record):
 
 @record
 class ChildRecord(Record):
-    """The first verdict on a child process of a live process, or on a child of a child.
+    """The first verdict on another process: a child of a live process, a child of a child, or another rank of its job.
 
     ``program`` is the name of its program's file. ``kind``, ``stuck`` and ``summary`` are those of the verdict.
+    ``rank`` is the number of its MPI rank, None if it is no rank.
     """
 
     process_id: int
@@ -267,14 +268,30 @@ class ChildRecord(Record):
     kind: VerdictKind
     stuck: Confidence
     summary: str
+    rank: int | None = None
+
+
+@record
+class OtherRanksRecord(Record):
+    """The other ranks of a live process's MPI job that are on this host and use OpenMP.
+
+    ``on_host`` is their number, ``inspected`` the number of those that could be looked at. ``waiting`` are the ranks
+    in which threads wait for something else than threads at work, the surest verdicts first.
+    """
+
+    on_host: int
+    inspected: int
+    waiting: tuple[ChildRecord, ...] = ()
 
 
 @record
 class WhyAnswer(Answer[VerdictRecord]):
     """The answer of ``why``: the verdicts, beginning with the one to read first, and the graph on which they rest.
 
-    ``children`` are child processes in which threads wait for something else than threads at work.
+    ``children`` are child processes in which threads wait for something else than threads at work. ``other_ranks`` is
+    None if the process is no rank of MPI, or no other rank is on this host.
     """
 
     graph: GraphRecord = field(default_factory=GraphRecord)
     children: tuple[ChildRecord, ...] = ()
+    other_ranks: OtherRanksRecord | None = None

@@ -11,6 +11,7 @@ from typing import Any
 
 from ompd.debugger.files.finder import FileOptions
 from ompd.errors import NoAnswer, OmpdError
+from ompd.machine.ranks import rank_of
 from ompd.model import Answer, RuntimeRecord, StackFrame, StackRecord, WhyAnswer
 from ompd.questions import stacks, why
 from ompd.questions.facts.damage import in_what_is_left, is_damaged
@@ -18,7 +19,6 @@ from ompd.questions.stacks.loops import Loops
 from ompd.questions.why.system import communication
 from ompd.session import Session
 from ompd.triage.normal import Frame, rolled
-from ompd.triage.ranks import rank_of
 from ompd.triage.targets import Wanted
 
 LONGEST = 10_000
@@ -51,7 +51,7 @@ def inspect(wanted: Wanted, files: FileOptions, *, max_size: int, max_stop: floa
     with Session.attach(wanted.process_id, files, max_stop=max_stop) as session:
         earlier = None
         with suppress(NoAnswer):
-            earlier = why.look_before(session, _LOOKS, _SECONDS_BETWEEN)
+            earlier = why.look_before(session, _LOOKS, _SECONDS_BETWEEN, beside=False)
         return session.ask(lambda session: _answer(session, earlier), may_stop=earlier is None or earlier.may_stop)
 
 

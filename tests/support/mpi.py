@@ -72,3 +72,11 @@ def build(library: str, level: str, name: str = "ranks") -> Path:
 
     key = key_of("outside", source.read_text(), gcc.version, compiling, linking)
     return entry("programs", key, make) / name
+
+
+def launch_words(library: str) -> tuple[Path, list[str], dict[str, str]]:
+    """Return the launcher of *library*, one of the two, its own options, and the environment that it needs."""
+    programs = deb_folder(library) / "usr" / "bin"
+    if library == "mpich":
+        return programs / "mpiexec.hydra", [], environment_of_mpich()
+    return programs / "mpirun.openmpi", ["--oversubscribe", "--bind-to", "none"], environment_of_open_mpi()

@@ -17,11 +17,11 @@ from typing import Any
 import pytest
 
 from ompd.errors import BadFile, BadInput, OmpdError
+from ompd.machine.ranks import rank_of
 from ompd.render.answers.triage import describe_triage, folded
 from ompd.triage.engine import Engine, Inspecting
 from ompd.triage.groups import Groups
 from ompd.triage.normal import Frame, function_name, group_id, rolled
-from ompd.triage.ranks import rank_of
 from ompd.triage.results import SCHEMA, ResultFile, is_result
 from ompd.triage.targets import Wanted, find_targets, natural
 from ompd.triage.work import Limits

@@ -20,7 +20,7 @@ from tests.support.clusters import dask, with_wheels
 from tests.support.debs import deb_folder
 from tests.support.html_page import Page
 from tests.support.machine import FULL, clean_environment
-from tests.support.mpi import build, environment_of_mpich, environment_of_open_mpi
+from tests.support.mpi import build, environment_of_open_mpi, launch_words
 from tests.support.outside import LONG, waiting
 from tests.support.triage import PROGRAMS, Farm, make_farm
 from tests.support.why import GNU, WHYS, hanging
@@ -96,13 +96,8 @@ def test_an_engine_that_is_not_there_is_said(tmp_path: Path) -> None:
 @contextmanager
 def job(library: str, count: int, folder: Path) -> Iterator[tuple[int, list[int]]]:
     """Run a job until all ranks but one are in their call. Yield the launcher's process id, and those of the ranks."""
-    programs = deb_folder(library) / "usr" / "bin"
-    words = ["-n", str(count), str(build(library, "-O0", "laggard")), str(LATE)]
-    if library == "mpich":
-        launcher, environment = programs / "mpiexec.hydra", environment_of_mpich()
-    else:
-        launcher, environment = programs / "mpirun.openmpi", environment_of_open_mpi()
-        words = ["--oversubscribe", "--bind-to", "none", *words]
+    launcher, options, environment = launch_words(library)
+    words = [*options, "-n", str(count), str(build(library, "-O0", "laggard")), str(LATE)]
     names = [f"rank{number}" for number in range(count)]
     with waiting(launcher, folder, *words, environment=environment, names=names) as (started, said):
         processes = [said.thread(name) for name in names]

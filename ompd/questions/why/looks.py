@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from contextlib import suppress
-from pathlib import PurePosixPath
 from typing import NamedTuple
 
 from ompd.analysis.moment import Moment
 from ompd.analysis.verdicts.samples import Progress
 from ompd.errors import BadInput, NoAnswer, OmpdError, TargetGone
-from ompd.machine.processes import openmp_descendants
-from ompd.model import ChildRecord
-from ompd.model.kinds import VerdictKind
+from ompd.model import ChildRecord, OtherRanksRecord
 from ompd.questions.diff import are_one_process
+from ompd.questions.why.beside import children_of, descendants, ranks_beside
 from ompd.questions.why.collect import collect
 from ompd.session import Session
 
 SAMPLES, INTERVAL = 2, 0.5
 _MOST_SAMPLES, _LONGEST = 1000, 86_400.0
-_MAX_CHILDREN = 8
 
 
 class Look(NamedTuple):
@@ -28,16 +24,19 @@ class Look(NamedTuple):
 
     ``seconds`` is the time from the first look to the look that is still to be taken, None if it is unknown.
     ``may_stop`` is False if that look must not stop the process, as the earlier ones did not. ``children`` are the
-    verdicts on child processes.
+    verdicts on child processes, ``other_ranks`` those on other ranks of the same job.
     """
 
     moments: tuple[Moment, ...]
     seconds: float | None
     may_stop: bool = True
     children: tuple[ChildRecord, ...] = ()
+    other_ranks: OtherRanksRecord | None = None
 
 
-def look_before(session: Session, samples: int | None = None, interval: float | None = None) -> Look | None:
+def look_before(
+    session: Session, samples: int | None = None, interval: float | None = None, *, beside: bool = True
+) -> Look | None:
     """Return earlier looks at a live process, once it is time for the last look, which the caller takes.
 
     The process runs between looks. None if *samples* is 1, for a process without a runtime, and for targets other than
@@ -45,6 +44,7 @@ def look_before(session: Session, samples: int | None = None, interval: float | 
 
     :param samples: the number of looks, including the last one, :data:`SAMPLES` if None
     :param interval: seconds between two looks, :data:`INTERVAL` if None
+    :param beside: whether to look at child processes and other ranks, too
     :raises BadInput: if *samples* or *interval* is out of its range
     """
     count = SAMPLES if samples is None else samples
@@ -65,37 +65,14 @@ def look_before(session: Session, samples: int | None = None, interval: float | 
         try:
             moments.append(session.ask(_moment))
         except NoAnswer as error:
-            children = _descendants(session)
+            children = descendants(session)
             if children and not session.runtimes and session.process.gone_code() is None:
                 hint = f"its child process {children[0]} uses OpenMP: ompd why {children[0]}"
                 raise NoAnswer(str(error), hint=hint) from error
             return None  # without a readable runtime there is nothing to compare with a second look
         time.sleep(seconds)
-    return Look(tuple(moments), round(time.monotonic() - begin, 2), children=tuple(_children(session)))
-
-
-def _descendants(session: Session) -> tuple[int, ...]:
-    process_id = session.target.process_id
-    return openmp_descendants(process_id) if process_id is not None else ()
-
-
-def _children(session: Session) -> Iterator[ChildRecord]:
-    # A parent that waits for a child in which threads are stuck only shows the call in which it waits.
-    from ompd.questions.why.query import ask
-
-    for number in _descendants(session)[:_MAX_CHILDREN]:
-        with suppress(OmpdError), Session.attach(number, nonblocking=True) as child:
-            answer = child.ask(ask, may_stop=False)
-            first = answer.rows[0]
-            if first.kind not in (VerdictKind.NO_STALL, VerdictKind.LAGGARD):
-                program = answer.target.executable
-                yield ChildRecord(
-                    process_id=number,
-                    program=PurePosixPath(program).name if program is not None else None,
-                    kind=first.kind,
-                    stuck=first.stuck,
-                    summary=first.summary,
-                )
+    look = Look(tuple(moments), round(time.monotonic() - begin, 2))
+    return look._replace(children=children_of(session), other_ranks=ranks_beside(session)) if beside else look
 
 
 def _look_without_stop(session: Session, seconds: float) -> Look | None:

@@ -61,9 +61,16 @@ def ask(session: Session, earlier: Look | None = None) -> WhyAnswer:
         warnings = (*warnings, _SPARED)
     if gone is not None:
         verdicts = (gone, *verdicts) if gone.confidence is Confidence.LIKELY else (*verdicts, gone)
-    children = earlier.children if earlier is not None else ()
+    children, other_ranks = (earlier.children, earlier.other_ranks) if earlier is not None else ((), None)
     return WhyAnswer(
-        threads.target, threads.runtimes, verdicts, complete, warnings, GraphRecord(nodes, edges), children
+        threads.target,
+        threads.runtimes,
+        verdicts,
+        complete,
+        warnings,
+        GraphRecord(nodes, edges),
+        children,
+        other_ranks,
     )
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from ompd.model import (
     Answer,
+    ChildRecord,
     DifferingVariable,
     DistinctValue,
     Evidence,
@@ -22,6 +23,7 @@ from ompd.render.words import UNKNOWN, abridge_ranges, clean, format_count, form
 from ompd.safety.quoting import quote_file
 
 _FULL = 3  # verdicts in more than one line
+_RANKS = 3  # other ranks in a line each; further ones are only counted
 _BRIEF = 8  # verdicts in one line; further ones are only counted
 _LINKS, _SHORT = 8, 3  # links of the first verdict, and of the others
 _FRAMES = 8
@@ -107,18 +109,19 @@ def _verdict(
     yield sentence(verdict.summary), _style(verdict)
     if verdict.others is not None:
         yield sentence(verdict.others), ""
-    children = answer.children if is_first and isinstance(answer, WhyAnswer) else ()
-    for child in children:
-        name = f"{child.process_id} ({clean(child.program)})" if child.program is not None else str(child.process_id)
-        yield sentence(f"child process {name}: {child.summary}; {_SHORT_STUCK[child.stuck]}"), "wait"
     in_full = is_first or whole
     if verdict.kind is not VerdictKind.NO_STALL:
         yield sentence(_SHORT_STUCK[verdict.stuck]), ""
+    beside = _beside(answer, whole=whole) if is_first and isinstance(answer, WhyAnswer) else ()
+    for other in beside:
+        yield sentence(f"{_name_of(other)}: {other.summary}; {_SHORT_STUCK[other.stuck]}"), "wait"
+    if is_first and isinstance(answer, WhyAnswer):
+        yield from ((line, "dim") for line in _further_ranks(answer, whole=whole))
     for excerpt in verdict.sources if in_full else ():
         if verbose or excerpt.lines:
             yield "", ""
             yield from ((f"  {line}".rstrip(), style) for line, style in excerpt_lines(excerpt))
-    steps = [(_NEXT, f"ompd why {child.process_id}") for child in children]
+    steps = [(_NEXT, f"ompd why {other.process_id}") for other in beside]
     steps += steps_of(verdict, answer.target, verbose=verbose) if in_full else []
     if steps:
         yield "", ""
@@ -128,6 +131,29 @@ def _verdict(
         yield "", ""
         yield f"  {_RULE} how this is known", "dim"
     yield from details
+
+
+def _beside(answer: WhyAnswer, *, whole: bool) -> tuple[ChildRecord, ...]:
+    ranks = answer.other_ranks.waiting if answer.other_ranks is not None else ()
+    return (*answer.children, *(ranks if whole else ranks[:_RANKS]))
+
+
+def _name_of(other: ChildRecord) -> str:
+    what = f"rank {other.rank}, process" if other.rank is not None else "child process"
+    program = f" ({clean(other.program)})" if other.program is not None else ""
+    return f"{what} {other.process_id}{program}"
+
+
+def _further_ranks(answer: WhyAnswer, *, whole: bool) -> Iterator[str]:
+    ranks = answer.other_ranks
+    if ranks is None:
+        return
+    more = () if whole else ranks.waiting[_RANKS:]
+    if more:
+        numbers = abridge_ranges([other.rank for other in more if other.rank is not None])
+        yield f"… {format_count(len(more), 'more rank')} ({numbers}) with waiting threads, shown with --all"
+    if ranks.inspected < ranks.on_host:
+        yield f"{ranks.inspected} of {ranks.on_host} other ranks on this host were looked at."
 
 
 def steps_of(verdict: VerdictRecord, target: TargetRecord, *, verbose: bool = False) -> Iterator[tuple[str, str]]:

@@ -13,8 +13,7 @@ import ompd
 from ompd.model import WhyAnswer
 from ompd.questions import why as question
 from ompd.questions.why.system import system_wait
-from tests.support.debs import deb_folder
-from tests.support.mpi import build, environment_of_mpich, environment_of_open_mpi
+from tests.support.mpi import build, launch_words
 from tests.support.outside import LONG, Words, waiting
 from tests.support.products import sample
 from tests.support.runs import write_gcore
@@ -36,13 +35,8 @@ def communicating(library: str, case: str, level: str, folder: Path) -> Iterator
 
     :raises FileNotFoundError: if the ranks end before
     """
-    programs = deb_folder(library) / "usr" / "bin"
-    words = ["-n", "2", str(build(library, level)), case]
-    if library == "mpich":
-        launcher, environment = programs / "mpiexec.hydra", environment_of_mpich()
-    else:
-        launcher, environment = programs / "mpirun.openmpi", environment_of_open_mpi()
-        words = ["--oversubscribe", "--bind-to", "none", *words]
+    launcher, options, environment = launch_words(library)
+    words = [*options, "-n", "2", str(build(library, level)), case]
     with waiting(launcher, folder, *words, environment=environment, names=("main", "communicates")) as (_, said):
         rank, thread = said.thread("main"), said.thread("communicates")
         while not (_sleeps(rank) and _is_in_mpi(rank, thread)):

@@ -221,7 +221,7 @@ def test_names_in_verdicts_are_cleaned() -> None:
 
 def test_json_has_the_graph_beside_the_verdicts() -> None:
     parsed = json.loads(format_answer("why", answer_of(deadlock(4))))
-    assert parsed["schema"] == "ompd/why/1" and list(parsed)[-3:] == ["why", "graph", "children"]
+    assert parsed["schema"] == "ompd/why/1" and list(parsed)[-4:] == ["why", "graph", "children", "other_ranks"]
     (row,) = parsed["why"]
     assert (row["kind"], row["stuck"], row["confidence"], row["roots"]) == (
         "lock_cycle",
