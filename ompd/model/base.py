@@ -98,9 +98,18 @@ def _as_dict(value: Any) -> Any:
 # Tables
 
 
+# The columns that a person reads first, of all kinds of rows. The others follow in the order of the records' members.
+_FIRST = (
+    *("thread_num", "team_size", "level", "kind", "name", "scope", "value", "text", "state", "status", "stuck"),
+    *("confidence", "summary", "wait.kind", "wait.symbol", "wait.owner", "where", "where.function", "function"),
+    *("function.function", "place", "place.function", "native_thread_id", "thread", "id"),
+)
+_LAST = "unavailable"
+
+
 def to_dataframe(rows: Sequence[Any]) -> DataFrame:
     """Return a table with one line per record. Each member of an inner record has a separate column, for example
-    ``where.line``.
+    ``where.line``. A place has its file and line as text, too (``where``).
 
     :raises Unsupported: if pandas is not installed
     """
@@ -115,19 +124,38 @@ def to_dataframe(rows: Sequence[Any]) -> DataFrame:
             hint="pip install pandas, or use to_dict() of each row",
         ) from error
     lines = [dict(_cells(row)) for row in rows]
-    names = dict.fromkeys(name for line in lines for name in line)
+    members = {field.name: number for row in rows[:1] for number, field in enumerate(_fields(row))}
+    names = sorted(
+        dict.fromkeys(name for line in lines for name in line),
+        key=lambda name: (name == _LAST, _FIRST.index(name) if name in _FIRST else len(_FIRST), _member(name, members)),
+    )
     inside = {name.rpartition(".")[0] for name in names}
-    columns = {name: [line.get(name) for line in lines] for name in names if name not in inside}
-    return pandas.DataFrame({name: pandas.Series(cells, dtype=_dtype(cells)) for name, cells in columns.items()})
+    columns = {name: [line.get(name) for line in lines] for name in names}
+    return pandas.DataFrame(
+        {
+            name: pandas.Series(cells, dtype=_dtype(cells))
+            for name, cells in columns.items()
+            if name not in inside or any(cell is not None for cell in cells)
+        }
+    )
+
+
+def _member(name: str, members: Mapping[str, int]) -> int:
+    # A column of an inner record stands where its member stands, even if the first row has no such record.
+    return members.get(name.partition(".")[0], len(members))
 
 
 def _cells(row: Record, prefix: str = "") -> Iterator[tuple[str, object]]:
     for field in _fields(row):
         value = getattr(row, field.name)
+        name = f"{prefix}{field.name}"
         if isinstance(value, Record):
-            yield from _cells(value, f"{prefix}{field.name}.")
+            file, line = getattr(value, "file", None), getattr(value, "line", None)
+            if file is not None and line is not None:
+                yield name, f"{file.rpartition('/')[2]}:{line}"
+            yield from _cells(value, f"{name}.")
         else:
-            yield f"{prefix}{field.name}", _as_dict(value)
+            yield name, _as_dict(value)
 
 
 def _dtype(cells: Sequence[object]) -> str:

@@ -172,7 +172,7 @@ def in_python(code: str, *paths: Path) -> subprocess.CompletedProcess[str]:
 
 
 TABLE = """
-import ompd, sys
+import dataclasses, ompd, sys
 with ompd.open_core(sys.argv[1]) as session:
     answer = session.ask_threads()
     table = answer.to_dataframe()
@@ -182,14 +182,25 @@ with ompd.open_core(sys.argv[1]) as session:
         row.wait.object if row.wait else None for row in answer]
     print(sorted({str(table[name].dtype) for name in ("address", "where.line", "about_to_begin", "state")}))
     waiting = table[table["state"] == "wait_lock"]
-    print(len(table), list(waiting["where.function"]), "where" in table, len(session.ask_parallel().to_dataframe()))
+    print(len(table), list(waiting["where.function"]), list(waiting["where"]))
+    print(*table.columns[:10], table.columns[-1])
+    tasks = session.ask_tasks()
+    backwards = dataclasses.replace(tasks, rows=tasks.rows[::-1])  # the last row has no function
+    assert list(tasks.to_dataframe()) == list(backwards.to_dataframe())
+    print(*tasks.to_dataframe().columns[:6])
+    print(*session.ask_why().to_dataframe().columns[:6])
+"""
+FIRST_COLUMNS = """\
+thread_num team_size level state wait.kind wait.symbol wait.owner where where.function native_thread_id unavailable
+kind status function function.function thread id
+kind stuck confidence summary place place.function
 """
 
 
 def test_rows_become_a_table() -> None:
     done = in_python(TABLE, wheel_folder("pandas"))
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout == "['Int64', 'boolean', 'object']\n5 ['report_progress'] False 1\n"
+    assert done.stdout == f"['Int64', 'boolean', 'object']\n5 ['report_progress'] ['hang.c:39']\n{FIRST_COLUMNS}"
 
 
 def test_without_pandas_that_is_said(session: Inspection, monkeypatch: pytest.MonkeyPatch) -> None:
