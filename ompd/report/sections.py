@@ -60,6 +60,7 @@ class Verdict:
     sources: Sequence[Sequence[tuple[str, str]]]
     steps: Sequence[tuple[str, str]]
     is_proven: bool
+    goes_on: bool
     facts: Sequence[tuple[str, str]]
     chain: Sequence[tuple[str, str, str, str]]
     evidence: Sequence[str]
@@ -117,6 +118,7 @@ def _verdict(
         sources=[[*excerpt_lines(excerpt)] for excerpt in verdict.sources if excerpt.lines],
         steps=steps,
         is_proven=verdict.stuck == "proven",
+        goes_on=verdict.kind is VerdictKind.NO_STALL,
         facts=[*facts, *notes],
         chain=list(chain_rows(verdict.cycle, _LINKS)),
         evidence=[f"{item.source}: {folders.without(item.text)}" for item in verdict.evidence[:_LINKS]],

@@ -43,19 +43,20 @@ def draw_teams(
     if not teams:
         return None
     body: list[str] = []
-    y = 4.0
+    y, width = 4.0, 0.0
     for team in teams[:_TEAMS]:
         x = 8.0 + 20 * min(team.depth, _DEEPEST)
         y += svg.LINE
         body.append(svg.text(_heading(team), x, y - 4))
-        parts, y = _strip(team, x, y)
+        parts, right, y = _strip(team, x, y)
         body += parts
+        width = max(width, right, x + svg.width_of(_heading(team)))
         y += 8
     if len(teams) > _TEAMS:
         y += svg.LINE
         body.append(svg.text(f"{format_count(len(teams) - _TEAMS, 'more team')} not drawn", 8, y - 4, class_="note"))
     summary = "; ".join(f"{_heading(team)}: {_summary(team.cells)}" for team in teams[:_TEAMS])
-    return svg.picture(body, _WIDTH, y + 4, "teams, a cell for each thread", summary, key)
+    return svg.picture(body, min(width + 8, _WIDTH), y + 4, "teams, a cell for each thread", summary, key)
 
 
 def _teams(
@@ -111,7 +112,8 @@ def _summary(cells: Sequence[tuple[str, str]]) -> str:
     return ", ".join(f"{counts[state]} {words}" for state, words in WORDS.items() if counts[state])
 
 
-def _strip(team: _Team, x: float, y: float) -> tuple[list[str], float]:
+def _strip(team: _Team, x: float, y: float) -> tuple[list[str], float, float]:
+    # Return the cells of a team, the right edge of the longest line, and the lower edge of the last line.
     if len(team.cells) <= _ALONE:
         pieces = [(state, words, [number]) for number, (state, words) in enumerate(team.cells)]
         widths = [float(_WIDE_CELL if len(pieces) <= _NUMBERED else _CELL)] * len(pieces)
@@ -120,7 +122,7 @@ def _strip(team: _Team, x: float, y: float) -> tuple[list[str], float]:
         room = _WIDTH - x - 8
         widths = [max(6.0, room * len(numbers) / len(team.cells)) for _, _, numbers in pieces]
     body: list[str] = []
-    left = x
+    left = right = x
     for (state, words, numbers), wide in zip(pieces, widths, strict=True):
         if left + wide > _WIDTH - 8 and left > x:
             left, y = x, y + _HIGH + _GAP
@@ -141,7 +143,8 @@ def _strip(team: _Team, x: float, y: float) -> tuple[list[str], float]:
             middle, below = left + (wide - 2) / 2, y + _HIGH - 5
             body.append(svg.text(str(numbers[0]), middle, below, class_="cell", text_anchor="middle"))
         left += wide
-    return body, y + _HIGH
+        right = max(right, left)
+    return body, right, y + _HIGH
 
 
 def _numbers(numbers: Sequence[int]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from importlib.resources import files
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -293,22 +294,32 @@ def test_deep_and_wide_ones_have_bounds() -> None:
     assert teams.draw_teams(circle, [], {}, "x") is None
 
 
-def test_a_ring_has_a_box_for_each_link_and_a_chain_goes_to_the_right() -> None:
+TELEPHONE = 300
+"""The room for a picture in a verdict, on a page that is 360 pixels wide."""
+
+
+def test_waits_go_from_top_to_bottom_in_the_width_of_a_telephone() -> None:
+    names = "std::map<std::string, std::vector<std::pair<int, double>>>::" * 40
+    place = Place(0x10, f"{names}find", "/src/solver/a_file_with_a_long_name.cc", 1234)
     for count in (1, 2, 3, 7, 12, 13, 40):
-        links = tuple(Link(n, (n,), f"&lock_{n}", Kind.LOCK, None, "held_by", n) for n in range(count))
+        links = tuple(Link(n, (n,), f"&lock_{n} {names}", Kind.LOCK, place, "held_by", n) for n in range(count))
         verdict = VerdictRecord(
             kind=VerdictKind.LOCK_CYCLE, stuck=Confidence.PROVEN, confidence=Confidence.PROVEN, summary="", cycle=links
         )
-        for cycle in (links, (*links[:-1], replace(links[-1], holder=None))):
-            drawn = draw_waits(replace(verdict, cycle=cycle, roots=(0,)), "x")
+        for last in (links[-1], replace(links[-1], holder=None)):
+            # All depend on the thread of the last link.
+            drawn = draw_waits(replace(verdict, cycle=(*links[:-1], last), roots=(count - 1,)), "x")
             assert drawn is not None
-            boxes = re.findall(r'<rect x="([\d.]+)" y="([\d.]+)" width="([\d.]+)"', drawn)
+            boxes = re.findall(r'<rect x="8" y="([\d.]+)" width="([\d.]+)" height="([\d.]+)"', drawn)
             assert len(boxes) == min(count, 12) and drawn.count('class="box root"') == 1
-            places = {(float(x), float(y)) for x, y, _ in boxes}
-            assert len(places) == len(boxes) and all(x >= 0 and y >= 0 for x, y in places)
-            wide = float(re.search(r'viewBox="0 0 (\d+)', drawn)[1])  # type: ignore[index]
-            assert all(float(x) + float(width) <= wide for x, _, width in boxes)
-            assert drawn.count('class="arrow"') >= len(boxes) - 1
+            assert f">thread {count - 1} ({count - 1})<" in drawn
+            wide, high = map(int, re.findall(r'viewBox="0 0 (\d+) (\d+)', drawn)[0])
+            assert wide <= TELEPHONE
+            edges = [(float(y), float(y) + float(tall)) for y, _, tall in boxes]
+            assert all(below > lower for (_, lower), (below, _) in pairwise(edges)) and edges[-1][1] < high
+            assert all(8 + float(width) <= wide for _, width, _ in boxes)
+            assert drawn.count('class="arrow"') == len(boxes) - (last.holder is None)
+            assert ("28 more links" in drawn) is (count == 40)
     assert draw_waits(replace(verdict, cycle=()), "x") is None
 
 

@@ -31,6 +31,9 @@ NARROW = 360  # pixels, the width of a telephone
 BLOCKS = "h1, h2, h3, p, dt, dd, th, td, pre, summary, caption, figcaption, .tree span, .plain li, .legend li"
 RIGHTMOST = """Math.max(...Array.from(document.querySelectorAll('.wide, pre, h1, h3, dd'))
     .map(e => e.getBoundingClientRect().right))"""
+WAITS = """Array.from(document.querySelectorAll('#why figure svg, #jobs figure:has(.arrow) svg'))
+    .map(e => [e.getBoundingClientRect().right, e.getBoundingClientRect().width, +e.getAttribute('width')])"""
+WIDTHS = "Array.from(document.querySelectorAll('figure svg')).map(e => e.getBoundingClientRect().width)"
 UNFOLD = "document.querySelectorAll('details').forEach(function (one) { one.open = true; });"
 TEXTS = f"Array.from(document.querySelectorAll('{BLOCKS}')).map(e => e.textContent)"
 UNSEEN = f"""Array.from(document.querySelectorAll('{BLOCKS}'))
@@ -118,6 +121,19 @@ def test_a_narrow_window_is_not_scrolled_sideways(browser: Browser, page: Path) 
         assert shown.evaluate("document.scrollingElement.scrollWidth") == NARROW
         # Wider elements scroll by themselves, and end inside of the window.
         assert shown.evaluate(RIGHTMOST) <= NARROW
+        # Who waits for whom is whole, in letters of the usual size.
+        for right, wide, natural in shown.evaluate(WAITS):
+            assert right <= NARROW and wide == natural
+
+
+def test_pictures_can_be_zoomed_without_scripts(browser: Browser, pages: dict[str, Path]) -> None:
+    with browser.page(pages["ranks"], width=NARROW, scripts=False) as shown:
+        before = shown.evaluate(WIDTHS)
+        shown.evaluate("document.querySelectorAll('.zoom input').forEach(one => one.click())")
+        assert len(before) > 2 and all(
+            now > 1.5 * wide for wide, now in zip(before, shown.evaluate(WIDTHS), strict=True)
+        )
+        assert shown.evaluate("document.scrollingElement.scrollWidth") == NARROW
 
 
 def test_everything_is_there_with_scripts_off(browser: Browser, page: Path) -> None:

@@ -32,7 +32,7 @@ FOLDER = CHECKOUT / "docs" / "pictures"
 CORE, PICTURE = FOLDER / "hang.core.xz", FOLDER / "report.svg"
 _WIDTH, _MARGIN = 900, 16
 # The rules for pictures in the page's style sheet, in light colours.
-_STYLE = re.compile(r"^(?::root|svg text|\.(?:box|arrow|head|ring|s-)).*$", re.MULTILINE)
+_STYLE = re.compile(r"^(?::root|svg text|\.(?:box|arrow|head|s-)).*$", re.MULTILINE)
 
 
 def make_picture() -> str:
