@@ -21,7 +21,7 @@ from ompd.render.answers.stacks import stack_lines
 from ompd.render.answers.tasks import task_lines
 from ompd.render.answers.threads import threads_table
 from ompd.render.answers.variables import stats_lines, variable_heading, variable_table
-from ompd.render.answers.why import CAUSE, STUCK, chain_rows, notes_on, sentence, steps_of
+from ompd.render.answers.why import CAUSE, STUCK, beside_of, chain_rows, notes_on, said_of, sentence, steps_of
 from ompd.render.excerpts import excerpt_lines
 from ompd.render.words import Table, basename, format_count
 from ompd.report.folders import Folders
@@ -56,7 +56,7 @@ class Verdict:
     """A verdict as the page shows it."""
 
     summary: str
-    others: str | None
+    others: Sequence[str]
     sources: Sequence[Sequence[tuple[str, str]]]
     steps: Sequence[tuple[str, str]]
     is_proven: bool
@@ -108,13 +108,14 @@ def _verdict(
     notes: Sequence[tuple[str, str]],
     folders: Folders,
 ) -> Verdict:
+    beside = map(said_of, beside_of(why) if number == 0 else ())
     facts: list[tuple[str, str]] = []
     if verdict.kind is not VerdictKind.NO_STALL:
         facts.append(("stuck", STUCK[verdict.stuck]))
         facts.append(("cause", CAUSE[verdict.confidence]))
     return Verdict(
         summary=sentence(verdict.summary),
-        others=sentence(verdict.others) if verdict.others is not None else None,
+        others=[*([sentence(verdict.others)] if verdict.others is not None else []), *beside],
         sources=[[*excerpt_lines(excerpt)] for excerpt in verdict.sources if excerpt.lines],
         steps=steps,
         is_proven=verdict.stuck == "proven",

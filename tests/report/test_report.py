@@ -14,7 +14,9 @@ import pytest
 import ompd
 from ompd.model import (
     Answer,
+    ChildRecord,
     Link,
+    OtherRanksRecord,
     ParallelRecord,
     Place,
     RegionFunction,
@@ -102,6 +104,16 @@ def test_missing_threads_are_told_apart_from_those_that_arrived() -> None:
     (strips,) = [picture["desc"] for picture in page.pictures if picture["title"].startswith("teams")]
     assert f"3 {WORDS['arrived']}, 1 {WORDS['waits']}" in strips
     assert "hang.c:39 report_progress" in page.words
+
+
+def test_child_processes_and_other_ranks_are_named() -> None:
+    found = large(20)
+    assert found.why is not None
+    child = ChildRecord(77, "solve", VerdictKind.SELF_LOCK, Confidence.PROVEN, f"thread 1 waits {WORST}")
+    ranks = OtherRanksRecord(1, 1, (replace(child, process_id=78, rank=5),))
+    page = page_of(replace(found, why=replace(found.why, children=(child,), other_ranks=ranks)))
+    assert page.faults == []
+    assert "Child process 77 (solve): thread 1 waits" in page.words and "Rank 5, process 78" in page.words
 
 
 def test_variables_and_environment_are_there_on_request_alone() -> None:

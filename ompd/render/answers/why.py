@@ -112,9 +112,8 @@ def _verdict(
     in_full = is_first or whole
     if verdict.kind is not VerdictKind.NO_STALL:
         yield sentence(_SHORT_STUCK[verdict.stuck]), ""
-    beside = _beside(answer, whole=whole) if is_first and isinstance(answer, WhyAnswer) else ()
-    for other in beside:
-        yield sentence(f"{_name_of(other)}: {other.summary}; {_SHORT_STUCK[other.stuck]}"), "wait"
+    beside = beside_of(answer, whole=whole) if is_first and isinstance(answer, WhyAnswer) else ()
+    yield from ((said_of(other), "wait") for other in beside)
     if is_first and isinstance(answer, WhyAnswer):
         yield from ((line, "dim") for line in _further_ranks(answer, whole=whole))
     for excerpt in verdict.sources if in_full else ():
@@ -133,15 +132,17 @@ def _verdict(
     yield from details
 
 
-def _beside(answer: WhyAnswer, *, whole: bool) -> tuple[ChildRecord, ...]:
+def beside_of(answer: WhyAnswer, *, whole: bool = False) -> tuple[ChildRecord, ...]:
+    """Return the child processes and the other ranks to name, all waiting ranks if *whole*."""
     ranks = answer.other_ranks.waiting if answer.other_ranks is not None else ()
     return (*answer.children, *(ranks if whole else ranks[:_RANKS]))
 
 
-def _name_of(other: ChildRecord) -> str:
+def said_of(other: ChildRecord) -> str:
+    """Return the sentence about a child process or another rank."""
     what = f"rank {other.rank}, process" if other.rank is not None else "child process"
     program = f" ({clean(other.program)})" if other.program is not None else ""
-    return f"{what} {other.process_id}{program}"
+    return sentence(f"{what} {other.process_id}{program}: {other.summary}; {_SHORT_STUCK[other.stuck]}")
 
 
 def _further_ranks(answer: WhyAnswer, *, whole: bool) -> Iterator[str]:
