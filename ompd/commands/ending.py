@@ -5,12 +5,13 @@ from __future__ import annotations
 import errno
 import os
 import sys
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
-from ompd.commands.progress import harmless
+from ompd.commands.progress import harmless, width_of_errors
 from ompd.errors import OmpdError
 
 if TYPE_CHECKING:
@@ -31,10 +32,22 @@ EXIT_INTERRUPTED = 130
 
 
 def say(*lines: str) -> None:
-    """Print lines on standard error, with control characters escaped. Lines that cannot be written are dropped."""
+    """Print lines on standard error, with control characters escaped. Lines that cannot be written are dropped.
+
+    On a terminal, long lines are broken between words.
+    """
     with suppress(OSError):
         for line in lines:
-            click.echo(harmless(line), err=True)
+            for part in _fitted(harmless(line)):
+                click.echo(part, err=True)
+
+
+def _fitted(line: str) -> Sequence[str]:
+    if not sys.stderr.isatty():
+        return (line,)
+    from ompd.render.columns import wrap_line
+
+    return wrap_line(line, width_of_errors())
 
 
 def end_of_output(error: OSError) -> NoReturn:

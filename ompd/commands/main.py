@@ -27,9 +27,30 @@ _SUMMARIES = {command.name: command.summary for command in (*COMMANDS, *OTHERS)}
 _PLACES = {command.name: command.place for command in OTHERS}
 
 
+class _Formatter(click.HelpFormatter):
+    # On a terminal, lines of examples are broken as in the output that they show.
+
+    def getvalue(self) -> str:
+        text = super().getvalue()
+        if not sys.stdout.isatty():
+            return text
+        from shutil import get_terminal_size
+
+        from ompd.render.columns import wrap_line
+
+        width = get_terminal_size().columns
+        return "".join(f"{part}\n" for line in text.splitlines() for part in wrap_line(line, width))
+
+
+class _Context(click.Context):
+    formatter_class = _Formatter
+
+
 class _Commands(click.Group):
     # Lists the commands in groups. A target without a command runs the default command. A command is imported when it
     # is typed, because the table is enough to list them.
+
+    context_class = _Context
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return [name for _, names in GROUPS for name in names]
@@ -46,6 +67,7 @@ class _Commands(click.Group):
             command = load(_PLACES[cmd_name])
             command.short_help = _SUMMARIES[cmd_name]
         if command is not None:
+            command.context_class = _Context
             self.commands[cmd_name] = command
         return command
 

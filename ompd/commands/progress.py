@@ -15,6 +15,20 @@ def harmless(text: str) -> str:
     return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
 
+def width_of_errors() -> int:
+    """Return the number of columns of the terminal on standard error, 80 if it is unknown.
+
+    As for the answer itself, the variable ``COLUMNS`` overrules the terminal.
+    """
+    columns = os.environ.get("COLUMNS", "")
+    if columns.isascii() and columns.isdigit() and 0 < len(columns) < 6 and int(columns):
+        return int(columns)
+    try:
+        return os.get_terminal_size(sys.stderr.fileno()).columns or 80
+    except (OSError, ValueError):
+        return 80
+
+
 class Progress:
     """Shows the latest line after the first second, and erases it at the end of its context."""
 
@@ -28,11 +42,7 @@ class Progress:
             return
         self._next = now + _INTERVAL
         self._is_shown = True
-        try:
-            width = os.get_terminal_size(sys.stderr.fileno()).columns
-        except OSError:
-            width = 80
-        sys.stderr.write("\r\x1b[K" + harmless(f"ompd: {text}")[: width - 1])
+        sys.stderr.write("\r\x1b[K" + harmless(f"ompd: {text}")[: width_of_errors() - 1])
         sys.stderr.flush()
 
     def __enter__(self) -> Progress:

@@ -80,8 +80,10 @@ def make_console(color: str, *, file: TextIO | None = None, width: int | None = 
     return make_rich_console(color, file=file, width=width if terminal else _UNBOUNDED, wraps=terminal)
 
 
-def _print_wrapped(console: Console, lines: Iterable[tuple[str, str]]) -> None:
-    # Print lines. Long ones are broken between words, and their continuation lines are indented more.
+def print_wrapped(console: Console, lines: Iterable[tuple[str, str]]) -> None:
+    """Print lines, each with its style. Long ones are broken between words, and their continuation lines are indented
+    more.
+    """
     width, clean = console.width, words.clean
     console.write_lines([(part, style) for line, style in lines for part in columns.wrap_line(clean(line), width)])
 
@@ -90,7 +92,7 @@ def _print_head(console: Console, answer: Answer[Any], verbose: bool) -> None:
     lines = [(words.format_target(answer.target, answer.runtimes), "head")]
     for name in answer.target.unproven if verbose else ():
         lines.append((words.clean(f"not proven to be the build that ran: {name}"), "dim"))
-    _print_wrapped(console, [*lines, ("", "")])
+    print_wrapped(console, [*lines, ("", "")])
 
 
 def print_threads(
@@ -123,7 +125,7 @@ def print_tasks(console: Console, answer: Answer[TaskRecord], *, unfold: bool, v
     """Print the answer to ``tasks``."""
     _print_head(console, answer, verbose)
     if not answer.rows:
-        _print_wrapped(console, [(words.format_nothing(answer, "no task", "tasks"), "")])
+        print_wrapped(console, [(words.format_nothing(answer, "no task", "tasks"), "")])
     _print_tree(console, tasks.task_lines(answer, unfold=unfold, verbose=verbose))
     _print_reasons(console, verbose, (row.unavailable for row in answer.rows))
 
@@ -131,7 +133,7 @@ def print_tasks(console: Console, answer: Answer[TaskRecord], *, unfold: bool, v
 def print_stacks(console: Console, answer: Answer[StackRecord], *, unfold: bool, verbose: bool) -> None:
     """Print the answer to ``stack``."""
     _print_head(console, answer, verbose)
-    _print_wrapped(console, stacks.stack_lines(answer, unfold=unfold, verbose=verbose))
+    print_wrapped(console, stacks.stack_lines(answer, unfold=unfold, verbose=verbose))
     _print_reasons(console, verbose, (row.unavailable for row in answer.rows))
 
 
@@ -145,12 +147,12 @@ def print_variable(
 ) -> None:
     """Print the answer to ``var``, with a debugger's numbers of the threads if there are *indices*."""
     _print_head(console, answer, verbose)
-    _print_wrapped(console, [(variables.variable_heading(answer), "")])
+    print_wrapped(console, [(variables.variable_heading(answer), "")])
     mark = console.color_system is None
     table = variables.variable_table(answer, unfold=unfold, verbose=verbose, mark=mark, indices=indices)
     _print_table(console, table)
     if answer.stats is not None:
-        _print_wrapped(console, [("", ""), *((line, "") for line in variables.stats_lines(answer.stats))])
+        print_wrapped(console, [("", ""), *((line, "") for line in variables.stats_lines(answer.stats))])
     _print_reasons(console, verbose, (row.unavailable for row in answer.rows))
 
 
@@ -162,7 +164,7 @@ def print_icvs(console: Console, answer: Answer[IcvRecord], *, unfold: bool, ver
         _print_table(console, table)
     else:
         none = "no variable differs between threads, regions or tasks"
-        _print_wrapped(console, [(words.format_nothing(answer, none, "variables"), "")])
+        print_wrapped(console, [(words.format_nothing(answer, none, "variables"), "")])
     _print_reasons(console, verbose, (row.unavailable for row in answer.rows))
 
 
@@ -171,7 +173,7 @@ def print_parallel(console: Console, answer: Answer[ParallelRecord], *, unfold: 
     _print_head(console, answer, verbose)
     if not answer.rows:
         untold = "parallel regions unknown: the data that they come from could not be read"
-        _print_wrapped(console, [("no parallel region is being executed" if answer.complete else untold, "")])
+        print_wrapped(console, [("no parallel region is being executed" if answer.complete else untold, "")])
     _print_tree(console, regions.region_lines(answer, unfold=unfold, verbose=verbose))
     _print_reasons(console, verbose, (row.unavailable for row in answer.rows))
 
@@ -179,7 +181,7 @@ def print_parallel(console: Console, answer: Answer[ParallelRecord], *, unfold: 
 def print_runtimes(console: Console, answer: Answer[RuntimeRecord], *, unfold: bool, verbose: bool) -> None:
     """Print the answer to ``runtimes``."""
     _print_head(console, answer, verbose)
-    _print_wrapped(console, ((line, "") for line in runtimes.runtime_lines(answer)))
+    print_wrapped(console, ((line, "") for line in runtimes.runtime_lines(answer)))
 
 
 def print_why(console: Console, answer: Answer[VerdictRecord], *, unfold: bool, verbose: bool) -> None:
@@ -187,16 +189,16 @@ def print_why(console: Console, answer: Answer[VerdictRecord], *, unfold: bool, 
     import ompd.render.answers.why as why
 
     _print_head(console, answer, verbose)
-    _print_wrapped(console, why.why_lines(answer, unfold=unfold, verbose=verbose))
+    print_wrapped(console, why.why_lines(answer, unfold=unfold, verbose=verbose))
 
 
 def print_diff(console: Console, answer: DiffAnswer, *, unfold: bool, verbose: bool) -> None:
     """Print the answer to ``diff``."""
     import ompd.render.answers.diff as diff
 
-    _print_wrapped(console, ((line, "head") for line in diff.head_lines(answer)))
+    print_wrapped(console, ((line, "head") for line in diff.head_lines(answer)))
     for title, table in diff.tables(answer, unfold=unfold, verbose=verbose):
-        _print_wrapped(console, [("", ""), *([(title, "")] if title else [])])
+        print_wrapped(console, [("", ""), *([(title, "")] if title else [])])
         if table is not None:
             _print_table(console, table)
     _print_reasons(console, verbose, (row.unavailable for row in answer.rows))
@@ -208,7 +210,7 @@ def print_findings(console: Console, answer: DoctorAnswer, *, unfold: bool, verb
 
     if answer.target.kind != "machine":
         _print_head(console, answer, verbose)
-    _print_wrapped(console, findings.finding_lines(answer, verbose=verbose))
+    print_wrapped(console, findings.finding_lines(answer, verbose=verbose))
 
 
 def print_check(console: Console, answer: CheckAnswer, *, unfold: bool, verbose: bool) -> None:
@@ -217,19 +219,19 @@ def print_check(console: Console, answer: CheckAnswer, *, unfold: bool, verbose:
 
     _print_head(console, answer, verbose)
     for library in answer.libraries:
-        _print_wrapped(console, ((line, "") for line in checks.lines_of_library(library)))
+        print_wrapped(console, ((line, "") for line in checks.lines_of_library(library)))
     rows, more = checks.shown(answer, unfold=unfold)
     if rows:
-        _print_wrapped(console, [("", "")])
+        print_wrapped(console, [("", "")])
         _print_table(console, checks.differences_table(rows))
-        _print_wrapped(console, [(more, "dim")] if more is not None else [])
+        print_wrapped(console, [(more, "dim")] if more is not None else [])
     table = checks.entries_table(answer.entries, many=len(answer.libraries) > 1)
     if table.lines:
-        _print_wrapped(console, [("", "")])
+        print_wrapped(console, [("", "")])
         _print_table(console, table)
     gone = list(checks.gone_lines(answer.entries))
     if gone:
-        _print_wrapped(console, [("", ""), *((line, "failed") for line in gone)])
+        print_wrapped(console, [("", ""), *((line, "failed") for line in gone)])
     if unfold:
         _print_reasons(console, verbose, (row.unavailable for row in rows))
 
@@ -240,9 +242,9 @@ def print_layouts(console: Console, answer: LayoutAnswer, *, verbose: bool) -> N
 
     if answer.structs is None:
         _print_table(console, layouts.layouts_table(answer))
-        _print_wrapped(console, [("", ""), *((line, "dim") for line in layouts.notes(answer, verbose=verbose))])
+        print_wrapped(console, [("", ""), *((line, "dim") for line in layouts.notes(answer, verbose=verbose))])
         return
-    _print_wrapped(console, ((line, "") for line in layouts.layout_lines(answer)))
+    print_wrapped(console, ((line, "") for line in layouts.layout_lines(answer)))
 
 
 def _print_reasons(console: Console, verbose: bool, rows: Iterable[Mapping[str, str]]) -> None:
@@ -255,4 +257,4 @@ def _print_reasons(console: Console, verbose: bool, rows: Iterable[Mapping[str, 
             reasons.setdefault(reason, set()).add(key)
     lines = ((words.clean(f"unknown: {', '.join(sorted(keys))}: {why}"), "dim") for why, keys in reasons.items())
     if reasons:
-        _print_wrapped(console, [("", ""), *lines])
+        print_wrapped(console, [("", ""), *lines])

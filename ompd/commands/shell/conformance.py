@@ -73,6 +73,7 @@ def conformance(
     import ompd.conformance.asking as asking
     from ompd.model.conformance import news
     from ompd.render.conformance import lines
+    from ompd.render.terminal import make_console, print_wrapped
 
     try:
         tried = asking.ask(library, programs, plugins=plugins, expect=expect, first=first)
@@ -88,7 +89,7 @@ def conformance(
         if as_json:
             sys.stdout.write(render("json", "conformance", tried.answer))
         else:
-            sys.stdout.writelines(f"{line}\n" for line in lines(tried.answer))
+            print_wrapped(make_console("never"), ((line, "") for line in lines(tried.answer)))
         sys.stdout.flush()
     except OSError as error:
         end_of_output(error)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ompd.machine.processes import OpenMpProcess, find_processes
 from ompd.render.columns import table_lines
-from ompd.render.terminal import make_console
+from ompd.render.terminal import make_console, print_wrapped
 from ompd.render.words import Line, Table, clean
 
 _TITLES = ("PID", "PROGRAM", "THREADS", "ASLEEP", "PROCESSORS", "RUNTIME")
@@ -16,12 +16,12 @@ def list_processes(otherwise: str) -> None:
     console = make_console("auto")
     if not rows:
         nothing = ["no process that you may look at has loaded an OpenMP runtime", ""]
-        console.write_lines([(line, "") for line in (*nothing, *otherwise.splitlines())])
+        print_wrapped(console, ((line, "") for line in (*nothing, *otherwise.splitlines())))
         return
     table = Table(_TITLES, tuple(map(_line, rows)))
     target = str(rows[0].process_id) if len(rows) == 1 else "PID"
-    lines = [*table_lines(table, console.width), ("", ""), (f"next: ompd why {target}, or ompd --help", "")]
-    console.write_lines(lines)
+    console.write_lines([*table_lines(table, console.width), ("", "")])
+    print_wrapped(console, [(f"next: ompd why {target}, or ompd --help", "")])
 
 
 def _line(row: OpenMpProcess) -> Line:

@@ -11,6 +11,7 @@ from ompd.commands.ending import EXIT_CODES, EXIT_INCOMPLETE, end_of_output, say
 from ompd.commands.formats import TEXT, render
 from ompd.commands.options import parse_size
 from ompd.commands.shell.request import OPTIONS, TARGET, split_options
+from ompd.render.terminal import make_console, print_wrapped
 from ompd.render.words import describe_snapshot
 
 _HELP = """Writes a small ELF core with the memory that ompd needs of TARGET, and what it needs of the program's files.
@@ -37,7 +38,7 @@ def _snapshot(**options: Any) -> None:
         )
     try:
         if request.format == TEXT:
-            sys.stdout.write(f"{describe_snapshot(taken)}\n")
+            print_wrapped(make_console("never"), [(describe_snapshot(taken), "")])
         else:
             sys.stdout.write(render(request.format, "snapshot", taken))
         sys.stdout.flush()

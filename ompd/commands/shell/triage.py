@@ -118,6 +118,7 @@ def _page(answer: TriageAnswer, options: dict[str, Any]) -> str:
 
 def _triage(**options: Any) -> None:
     from ompd.render.answers.triage import describe_triage
+    from ompd.render.terminal import make_console, print_wrapped
 
     try:
         with page_file(options["output"], _inputs(options)) as page:
@@ -135,7 +136,8 @@ def _triage(**options: Any) -> None:
         elif options["as_json"]:
             sys.stdout.write(render("json", "triage", answer))
         else:
-            sys.stdout.writelines(f"{line}\n" for line in describe_triage(answer, verbose=options["verbose"]))
+            lines = ((line, "") for line in describe_triage(answer, verbose=options["verbose"]))
+            print_wrapped(make_console("never"), lines)
         sys.stdout.flush()
     except OSError as error:
         end_of_output(error)
