@@ -102,14 +102,14 @@ class Sentences:
 
     @staticmethod
     def _ring(links: Sequence[Link]) -> str:
-        # Each wait, and what the thread of the next link has to do with its object.
+        # Each wait, and what one thread of the next link, the one that the wait depends on, has to do with its object.
         parts = []
         for link, following in zip(links[:_MOST], (*links[1:], links[0]), strict=False):
             if link.holder == EdgeKind.EXECUTES:
-                parts.append(f"{_waits(link)} for a task that {_thread(following)} executes")
+                parts.append(f"{_waits(link)} for a task that {following.name} executes")
                 continue
             relation = _RELATIONS.get(link.kind, _has(link) if link.kind.is_lock and link.holder is not None else "")
-            parts.append(_waits(link) + (f", which {_thread(following)} {relation}" if relation else ""))
+            parts.append(_waits(link) + (f", which {following.name} {relation}" if relation else ""))
         return "; ".join(parts) + ("; …" if len(links) > _MOST else "")
 
     def others(self, kind: VerdictKind, root: Root, links: Sequence[Link]) -> str | None:

@@ -33,6 +33,17 @@ def test_two_locks_with_recorded_owners() -> None:
     assert verdict.what_if == "if &b were released, 2 of 2 waiting threads go on"
 
 
+def test_of_threads_at_one_place_the_sentence_names_the_one_that_has_the_lock() -> None:
+    at_one_place = Place(0x10, "meet", "a.c", 3)
+    team = (thread(0, barrier((1,), size=3)), thread(1, lock("&a", 0)), thread(2, barrier((1,), size=3)))
+    verdict = first(*(replace(row, where=at_one_place, team_size=3) for row in team))
+    assert verdict.cycle[0].threads == (0, 2)
+    assert verdict.summary == (
+        "deadlock: 2 threads wait at a barrier, which thread 1 (1) has not reached;"
+        " thread 1 (1) waits for &a, which thread 0 (0) holds"
+    )
+
+
 def test_a_lock_that_a_search_found_proves_nothing() -> None:
     searched = lock("&b", 1, owner_source="derived")
     verdict = first(thread(0, searched), thread(1, lock("&a", 0)))
