@@ -164,7 +164,7 @@ class StoppedProcess:
     def object_passed(self, frame: Frame) -> int | None:
         """Return the object that a frame has passed to a routine (:meth:`Process.object_passed`)."""
         try:
-            return self._callers.wanted(frame)
+            return self._callers.object_passed(frame)
         except OmpdError:
             return None
 

@@ -95,7 +95,7 @@ class Processor(NamedTuple):
 
     ``decode`` takes code, an index into the code, and the address of the byte at that index. It returns None if no
     instruction is there. ``arguments`` are the registers of the first arguments that are numbers or pointers,
-    ``result`` is the register of such a result, and ``lost`` are the registers that a call does not preserve.
+    ``result`` is the register of such a result, and ``caller_saved`` are the registers that a call does not preserve.
     ``first_vector`` is the first vector register, which holds results that are not integers or pointers. At a
     function's entry, the CFA is ``entry_distance`` bytes above the stack pointer. ``calls`` is a regular expression
     with an empty match before each call and each far jump, with the groups ``through`` and ``distance`` as in
@@ -108,7 +108,7 @@ class Processor(NamedTuple):
     result: int
     stack_pointer: int
     frame_pointer: int
-    lost: tuple[int, ...]
+    caller_saved: tuple[int, ...]
     first_vector: int
     entry_distance: int
     calls: bytes

@@ -10,14 +10,14 @@ from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 from ompd import naming
-from ompd.contract.memory import read_pointer
 from ompd.contract.process import Frame
 from ompd.debugger.flow.blocks import find_blocks
 from ompd.debugger.flow.conditions import Condition, Slice
 from ompd.debugger.flow.function_code import FunctionCode
 from ompd.debugger.flow.loops import Loop, loop_around
+from ompd.debugger.flow.operands import OperandAddresses
 from ompd.errors import OmpdError, Unavailable
-from ompd.isa.instructions import Instruction, Operand
+from ompd.isa.instructions import Instruction
 
 if TYPE_CHECKING:
     from ompd.debugger.flow.functions import Functions
@@ -40,7 +40,7 @@ class Branches:
 
     def __init__(self, functions: Functions) -> None:
         self._functions, self._processor = functions, functions.processor
-        self._graphs: dict[int, Ways | OmpdError] = {}
+        self._by_entry: dict[int, Ways | OmpdError] = {}
 
     def entry(self, frame: Frame) -> int:
         """Return the entry of the function of a frame.
@@ -60,33 +60,33 @@ class Branches:
             it, it has ended
         :raises Unavailable: if the code cannot be followed
         """
-        graph = self._graph(frame)
-        to, place = graph.instruction_of(frame), graph.instruction_of(other) if other is not None else None
+        ways = self._ways(frame)
+        call, place = ways.instruction_of(frame), ways.instruction_of(other) if other is not None else None
         if place is not None or has_returned:
-            found = tuple(graph.parting(to, place if place is not None else EXIT))
+            branches = tuple(ways.parting(call, place if place is not None else EXIT))
         else:
-            found = tuple(graph.parting(to, STOP)) or tuple(graph.parting(to, None))
-        if not found and graph.is_open:
+            branches = tuple(ways.parting(call, STOP)) or tuple(ways.parting(call, None))
+        if not branches and ways.is_open:
             raise Unavailable("a jump of the function may lead anywhere")
-        return found
+        return branches
 
     def leads_on(self, frame: Frame, other: Frame) -> bool:
         """Return whether the place of *other* in this function can be reached from the call of *frame*.
 
         :raises Unavailable: if the code cannot be followed
         """
-        graph = self._graph(frame)
-        place = graph.instruction_of(other)
-        found = graph.reached_behind(graph.instruction_of(frame), place)
-        return place in found or ANYWHERE in found
+        ways = self._ways(frame)
+        place = ways.instruction_of(other)
+        reached = ways.reached_behind(ways.instruction_of(frame), place)
+        return place in reached or ANYWHERE in reached
 
     def loop(self, frame: Frame) -> Loop | None:
         """Return the innermost loop around *frame*, None without a loop.
 
         :raises Unavailable: if the code cannot be followed
         """
-        graph = self._graph(frame)
-        return graph.loop(graph.instruction_of(frame))
+        ways = self._ways(frame)
+        return ways.loop(ways.instruction_of(frame))
 
     def read_by(
         self,
@@ -103,50 +103,33 @@ class Branches:
         :param parameters: returns how many parameters the function at an address has, None if that is unknown
         :raises Unavailable: if the code cannot be followed
         """
-        graph, processor = self._graph(frame), self._processor
+        ways, processor = self._ways(frame), self._processor
         assert processor is not None
-        fixed = {processor.stack_pointer: frame.registers.get(processor.stack_pointer)}
+        pointers = {processor.stack_pointer: frame.registers.get(processor.stack_pointer)}
         if self._has_frame_pointer(branch.address):
-            fixed[processor.frame_pointer] = frame.registers.get(processor.frame_pointer)
-        places: dict[int, int | None] = {}
-
-        def address_of(at: int) -> int | None:
-            if at not in places:
-                places.update(self._places(graph.block(at), fixed))
-            return places[at]
-
-        found = Slice(graph.blocks, processor, address_of, self._functions.leads_to, parameters)
-        return found.of(branch.block[0], graph.before, is_wanted, is_earlier)
-
-    def _places(
-        self, block: Sequence[Instruction], fixed: Mapping[int, int | None]
-    ) -> Iterator[tuple[int, int | None]]:
-        # The address of each instruction of a block with the address of its operand, None if that is unknown. The stack
-        # and frame pointers in *fixed* are those of the frame at its call.
-        known = dict(fixed)
-        for found in block:
-            address = _address(found.operand, known)
-            yield found.address, address
-            self._carry_out(found, address, known)
-            known.update(fixed)
+            pointers[processor.frame_pointer] = frame.registers.get(processor.frame_pointer)
+        operands = OperandAddresses(self._functions.memory, processor, ways, pointers)
+        condition = Slice(ways.blocks, processor, operands, self._functions.targets, parameters)
+        return condition.of(branch.block[0], ways.before, is_wanted, is_earlier)
 
     def tested(self, frame: Frame, branch: Branch) -> str:
         """Return the name of the routine whose result a branch compares with 0, ``""`` for other comparisons.
 
         :raises Unavailable: if the code cannot be followed
         """
-        graph, processor = self._graph(frame), self._processor
+        ways, processor = self._ways(frame), self._processor
         assert processor is not None
-        block = [graph.instructions[at] for at in branch.block]
-        comparison = next((found for found in block[-2::-1] if not found.keeps_flags), None)
-        if block[-1].on_zero is None or comparison is None or comparison.does != "compare":
+        block = [ways.instructions[address] for address in branch.block]
+        comparisons = [number for number, instruction in enumerate(block[:-1]) if not instruction.keeps_flags]
+        if block[-1].on_zero is None or not comparisons:
             return ""
-        if comparison.source != processor.result or comparison.value:
+        comparison = block[comparisons[-1]]
+        if comparison.does != "compare" or comparison.source != processor.result or comparison.value:
             return ""
-        for found in block[block.index(comparison) - 1 :: -1] if block.index(comparison) else ():
-            if found.flow == "call":
-                return graph.code.called(found).name
-            if processor.result in found.clobbers or found.to == processor.result:
+        for instruction in reversed(block[: comparisons[-1]]):
+            if instruction.flow == "call":
+                return ways.code.called(instruction).name
+            if processor.result in instruction.clobbers or instruction.to == processor.result:
                 return ""
         return ""
 
@@ -155,45 +138,24 @@ class Branches:
         row = loaded.row(address - loaded.bias) if loaded is not None else None
         return row is not None and processor is not None and row.cfa.register == processor.frame_pointer
 
-    def _carry_out(self, found: Instruction, address: int | None, known: dict[int, int | None]) -> None:
-        # Only loads, copies and addresses are understood. That is enough for the pointers through which compilers
-        # access a construct's variables.
-        assert self._processor is not None
-        lost = self._processor.lost if found.flow == "call" else found.clobbers
-        for register in lost:
-            known.pop(register, None)
-        if found.to is None:
-            return
-        value = None
-        if found.does == "load" and found.width == self._functions.memory.pointer_size and address is not None:
-            try:
-                value = read_pointer(self._functions.memory, address)
-            except OmpdError:
-                value = None
-        elif found.does == "copy" and found.source is not None and found.width == self._functions.memory.pointer_size:
-            value = known.get(found.source)
-        elif found.does == "address":
-            value = address
-        known[found.to] = value
-
-    def _graph(self, frame: Frame) -> Ways:
+    def _ways(self, frame: Frame) -> Ways:
         entry = self._functions.code.entry(frame.call_site)
-        if entry not in self._graphs:
+        if entry not in self._by_entry:
             try:
-                self._graphs[entry] = self._make(entry)
+                self._by_entry[entry] = self._follow(entry)
             except OmpdError as error:
-                self._graphs[entry] = error
-        found = self._graphs[entry]
-        if isinstance(found, OmpdError):
-            raise found
-        return found
+                self._by_entry[entry] = error
+        ways = self._by_entry[entry]
+        if isinstance(ways, OmpdError):
+            raise ways
+        return ways
 
-    def _make(self, entry: int) -> Ways:
+    def _follow(self, entry: int) -> Ways:
         if self._processor is None:
             raise Unavailable("code of this processor is not followed")
-        graph = Ways(FunctionCode(self._functions, entry, self._processor, is_alone=True))
-        self._functions.spend(len(graph.instructions))
-        return graph
+        ways = Ways(FunctionCode(self._functions, entry, self._processor, with_callees=False))
+        self._functions.spend(len(ways.instructions))
+        return ways
 
 
 class Ways:
@@ -205,12 +167,14 @@ class Ways:
     def __init__(self, code: FunctionCode) -> None:
         self.code = code
         self.blocks, self._block_of = find_blocks(code, _MAX_INSTRUCTIONS, has_handlers=False)
-        self.instructions = {found.address: found for block in self.blocks.values() for found in block}
+        self.instructions = {
+            instruction.address: instruction for block in self.blocks.values() for instruction in block
+        }
         self._next = {leader: tuple(self._successors(block)) for leader, block in self.blocks.items()}
         self._barriers: dict[int, list[int]] = {}
-        for found in self.instructions.values():
-            if found.flow == "call" and code.called(found).name in naming.BARRIERS:
-                self._barriers.setdefault(self._block_of[found.address], []).append(found.address)
+        for address, instruction in self.instructions.items():
+            if instruction.flow == "call" and code.called(instruction).name in naming.BARRIERS:
+                self._barriers.setdefault(self._block_of[address], []).append(address)
 
     def block(self, address: int) -> Sequence[Instruction]:
         """Return the block of an instruction."""
@@ -221,8 +185,8 @@ class Ways:
         """The predecessors of each block."""
         before: dict[int, list[int]] = {}
         for leader, following in self._next.items():
-            for each in following:
-                before.setdefault(each, []).append(leader)
+            for successor in following:
+                before.setdefault(successor, []).append(leader)
         return before
 
     @property
@@ -256,120 +220,111 @@ class Ways:
                     return inside.address
         else:
             for size in range(1, self.code.processor.max_size + 1):
-                found = self.instructions.get(frame.pc - size)
-                if found is not None and found.flow == "call" and found.end == frame.pc:
-                    return frame.pc - size
+                call = self.instructions.get(frame.pc - size)
+                if call is not None and call.flow == "call" and call.end == frame.pc:
+                    return call.address
         raise Unavailable("no way through its function is seen that leads to where it is")
 
-    def loop(self, at: int) -> Loop | None:
-        """Return the innermost loop around an instruction, None without a loop.
+    def loop(self, address: int) -> Loop | None:
+        """Return the innermost loop around the instruction at *address*, None without a loop.
 
         :raises Unavailable: if a jump has unknown targets, because it may enter the middle of a loop
         """
-        if any(ANYWHERE in each for each in self._next.values()):
+        if any(ANYWHERE in successors for successors in self._next.values()):
             raise Unavailable("a jump of the function may lead anywhere")
-        following = {leader: [each for each in self._next[leader] if each >= 0] for leader in self.blocks}
-        found = loop_around(self._block_of[at], self.code.entry, following)
-        if found is None:
+        following = {leader: [block for block in self._next[leader] if block >= 0] for leader in self.blocks}
+        head_and_blocks = loop_around(self._block_of[address], self.code.entry, following)
+        if head_and_blocks is None:
             return None
-        head, leaders = found[0], sorted(found[1])
+        head, leaders = head_and_blocks[0], sorted(head_and_blocks[1])
         lasts = (self.blocks[leader][-1] for leader in leaders if head in following[leader])
-        back = (last.address for last in lasts if last.flow in ("jump", "branch"))
-        return Loop(tuple(each.address for leader in leaders for each in self.blocks[leader]), (head, *back))
+        jumps_back = (last.address for last in lasts if last.flow in ("jump", "branch"))
+        code = tuple(instruction.address for leader in leaders for instruction in self.blocks[leader])
+        return Loop(code, (head, *jumps_back))
 
-    def parting(self, to: int, other: int | None) -> Iterator[Branch]:
-        """Yield the branches of which one side reaches the call at *to*, and the other side reaches *other* instead.
+    def parting(self, call: int, other: int | None) -> Iterator[Branch]:
+        """Yield the branches of which one side reaches the call at *call*, and the other side reaches *other* instead.
 
         The other side must not reach another call of the same function, either. The nearest branch is first.
 
         :param other: an address, or :data:`EXIT` or :data:`STOP`; None for any
         """
-        alike = self._alike(to)
-        for leader in self._branches_before(to):
+        alike = self._calls_alike(call)
+        for leader in self._branches_before(call):
             block = self.blocks[leader]
-            sides = [self._reached(side, (to, other), leader) for side in self._next[leader]]
-            for one, another in zip(sides, (1, 0), strict=True):
-                elsewhere = sides[another]
-                if to not in one or {to, ANYWHERE} & elsewhere or not (other is None or other in elsewhere):
+            sides = [(side, self._reached(side, (call, other), leader)) for side in self._next[leader]]
+            for (_, reached), (opposite, reached_there) in (sides, sides[::-1]):
+                if call not in reached or call in reached_there or ANYWHERE in reached_there:
                     continue
-                if not alike or not alike & self._reached(self._next[leader][another], (to, other, *alike), leader):
-                    yield Branch(block[-1].address, tuple(found.address for found in block))
+                if other is not None and other not in reached_there:
+                    continue
+                if not alike or not alike & self._reached(opposite, (call, other, *alike), leader):
+                    yield Branch(block[-1].address, tuple(instruction.address for instruction in block))
 
-    def _alike(self, to: int) -> set[int]:
-        # The other calls of the function that the call at *to* calls, and jumps to it. For a barrier there are none:
-        # each barrier is a different one for the threads.
-        called = self.instructions[to].target
-        if to in self._barriers.get(self._block_of[to], ()):
+    def _calls_alike(self, call: int) -> set[int]:
+        # The other calls of the function that *call* calls, and jumps to it. For a barrier there are none: each barrier
+        # is a different one for the threads.
+        called = self.instructions[call].target
+        if call in self._barriers.get(self._block_of[call], ()):
             return set()
         return {
-            found.address
-            for found in self.instructions.values()
-            if found.target is not None
-            and found.target == called
-            and found.address != to
-            and (found.flow == "call" or (found.flow == "jump" and not self.code.is_own(found.target)))
+            instruction.address
+            for instruction in self.instructions.values()
+            if instruction.target is not None
+            and instruction.target == called
+            and instruction.address != call
+            and (
+                instruction.flow == "call" or (instruction.flow == "jump" and not self.code.is_own(instruction.target))
+            )
         }
 
     def reached_behind(self, call: int, other: int) -> set[int]:
         """Return the places that are reached first after a call: *other*, barriers, and the negative constants."""
         leader = self._block_of[call]
-        events = [at for at in self._events(leader, (other,)) if at > call]
-        if events:
-            return {events[0]}
-        found: set[int] = set()
+        stops = [address for address in self._stops(leader, (other,)) if address > call]
+        if stops:
+            return {stops[0]}
+        reached: set[int] = set()
         for side in self._next[leader]:
-            found |= self._reached(side, (other,), None)
-        return found
+            reached |= self._reached(side, (other,), None)
+        return reached
 
-    def _branches_before(self, to: int) -> list[int]:
-        # The blocks that end with a branch, and from which the call at *to* can be reached, the nearest first.
-        start = self._block_of[to]
-        seen, found = {start}, []
-        front = [start]
-        for leader in front:
-            for each in self.before.get(leader, ()):
-                if each not in seen:
-                    seen.add(each)
-                    front.append(each)
-                    if self.blocks[each][-1].flow == "branch" and len(set(self._next[each])) == 2:
-                        found.append(each)
-        last = self.blocks[start][-1]
-        if last.flow == "branch" and start not in found and len(set(self._next[start])) == 2:
-            found.append(start)  # behind the call, as at the end of a loop
-        return found[:_MAX_BRANCHES]
+    def _branches_before(self, call: int) -> list[int]:
+        # The blocks that end with a branch, and from which the call can be reached, the nearest first.
+        start = self._block_of[call]
+        queue, queued = [start], {start}
+        branches = []
+        for leader in queue:
+            for block in self.before.get(leader, ()):
+                if block not in queued:
+                    queued.add(block)
+                    queue.append(block)
+                    if self._has_two_sides(block):
+                        branches.append(block)
+        if start not in branches and self._has_two_sides(start):
+            branches.append(start)  # behind the call, as at the end of a loop
+        return branches[:_MAX_BRANCHES]
 
-    def _events(self, leader: int, goals: Sequence[int | None]) -> list[int]:
-        inside = {at for at in goals if at is not None and at >= 0 and self._block_of.get(at) == leader}
+    def _has_two_sides(self, leader: int) -> bool:
+        return self.blocks[leader][-1].flow == "branch" and len(set(self._next[leader])) == 2
+
+    def _stops(self, leader: int, goals: Sequence[int | None]) -> list[int]:
+        # The addresses of goals and barriers in the block at *leader*, in order.
+        inside = {goal for goal in goals if goal is not None and goal >= 0 and self._block_of.get(goal) == leader}
         return sorted(inside.union(self._barriers.get(leader, ())))
 
-    def _reached(self, start: int, goals: Sequence[int | None], stop: int | None) -> set[int]:
+    def _reached(self, start: int, goals: Sequence[int | None], last: int | None) -> set[int]:
         # The first goals and barriers on each way from *start*, and the negative constants, as for the function's end.
-        # No way is followed beyond the block *stop*.
-        found: set[int] = set()
-        seen = {start}
-        waiting = [start]
-        while waiting:
-            leader = waiting.pop()
-            if leader < 0:
-                found.add(leader)
-                continue
-            events = self._events(leader, goals)
-            if events:
-                found.add(events[0])
-                continue
-            if leader == stop:
-                continue
-            for each in self._next.get(leader, ()):
-                if each not in seen:
-                    seen.add(each)
-                    waiting.append(each)
-        return found
-
-
-def _address(operand: Operand | None, known: Mapping[int, int | None]) -> int | None:
-    if operand is None or operand.is_indexed:
-        return None
-    if operand.base is None:
-        return operand.displacement
-    base = known.get(operand.base)
-    return base + operand.displacement if base is not None else None
+        # No way is followed beyond the block *last*.
+        reached: set[int] = set()
+        queue, queued = [start], {start}
+        while queue:
+            leader = queue.pop()
+            stops = self._stops(leader, goals) if leader >= 0 else [leader]
+            if stops:
+                reached.add(stops[0])
+            elif leader != last:
+                following = set(self._next.get(leader, ())) - queued
+                queued |= following
+                queue.extend(following)
+        return reached

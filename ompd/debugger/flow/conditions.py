@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from ompd.debugger.flow.call_targets import CallTargets
+from ompd.debugger.flow.operands import OperandAddresses
 from ompd.isa.instructions import FLAGS, Instruction, Processor
 
 _MAX_BLOCKS = 16
@@ -37,8 +39,8 @@ class Slice:
     """The instructions on which a branch depends.
 
     :param blocks: the function's blocks by their addresses
-    :param address_of: returns the address of an instruction's operand in memory, None if it is unknown
-    :param leads_to: returns the called function, None if the code does not show it
+    :param operands: the addresses of operands in memory
+    :param targets: the targets of calls
     :param parameters: returns how many parameters the function at an address has, None if that is unknown
     """
 
@@ -46,12 +48,12 @@ class Slice:
         self,
         blocks: Mapping[int, Sequence[Instruction]],
         processor: Processor,
-        address_of: Callable[[int], int | None],
-        leads_to: Callable[[Instruction], int | None],
+        operands: OperandAddresses,
+        targets: CallTargets,
         parameters: Callable[[int], int | None],
     ) -> None:
         self._blocks, self._processor = blocks, processor
-        self._address_of, self._leads_to, self._parameters = address_of, leads_to, parameters
+        self._operands, self._targets, self._parameters = operands, targets, parameters
         self._reads: dict[int, Read] = {}
         self._calls: dict[int, int | None] = {}
 
@@ -72,20 +74,19 @@ class Slice:
         # The registers and memory addresses whose values the branch depends on, at the end of each block.
         needed: dict[int, tuple[set[int], set[int]]] = {leader: ({FLAGS}, set())}
         order = [leader]
-        for each in order:
-            registers, addresses = needed[each]
-            self._follow(self._blocks[each], registers, addresses, is_earlier)
-            for other in before.get(each, ()):
-                last = self._blocks[other][-1]
-                if other in needed or len(order) == _MAX_BLOCKS or not is_wanted(last.address):
+        for block in order:
+            registers, addresses = needed[block]
+            self._follow(self._blocks[block], registers, addresses, is_earlier)
+            for predecessor in before.get(block, ()):
+                last = self._blocks[predecessor][-1]
+                if predecessor in needed or len(order) == _MAX_BLOCKS or not is_wanted(last.address):
                     continue
                 # A branch before this block is a part of the condition, as in a && b.
                 flags = {FLAGS} if last.flow == "branch" else set()
-                needed[other] = registers | flags, set(addresses)
-                order.append(other)
-        return Condition(
-            tuple(self._reads[at] for at in sorted(self._reads)), tuple(self._calls[at] for at in sorted(self._calls))
-        )
+                needed[predecessor] = registers | flags, set(addresses)
+                order.append(predecessor)
+        reads = tuple(self._reads[address] for address in sorted(self._reads))
+        return Condition(reads, tuple(self._calls[address] for address in sorted(self._calls)))
 
     def _follow(
         self,
@@ -107,34 +108,34 @@ class Slice:
     ) -> None:
         processor, instruction = self._processor, block[number]
         is_needed = processor.result in registers or processor.first_vector in registers
-        registers.difference_update(processor.lost)
+        registers.difference_update(processor.caller_saved)
         registers.difference_update({register for register in registers if register >= processor.first_vector})
         if not is_needed or is_earlier(instruction.address):
             return
-        target = self._leads_to(instruction)
+        target = self._targets.target(instruction)
         self._calls[instruction.address] = target
         count = self._parameters(target) if target is not None else None
-        passed = set(_written_since_call(block, number))
-        arguments = processor.arguments[:count] if count is not None else processor.arguments
+        arguments = set(processor.arguments[:count] if count is not None else processor.arguments)
         # With debug information, the called function's parameters are known. A parameter's register that the block has
         # not set still holds the caller's own parameter.
-        own = {register for register in arguments if register in passed or count is not None}
-        registers.update(own)
-        base = {instruction.source} if instruction.source is not None else set()
-        self._note(instruction, set(), own | base)
+        if count is None:
+            arguments &= set(_written_since_call(block, number))
+        registers.update(arguments)
+        pointer = {instruction.source} if instruction.source is not None else set()
+        self._note(instruction, set(), arguments | pointer)
 
     def _next(self, instruction: Instruction, registers: set[int], addresses: set[int]) -> None:
         written = {*instruction.clobbers, *((instruction.to,) if instruction.to is not None else ())}
         if not instruction.keeps_flags:
             written.add(FLAGS)
-        address = self._address_of(instruction.address)
+        address = self._operands.address_of(instruction.address)
         vectors = {register for register in instruction.reads if register >= self._processor.first_vector}
-        is_there = address is not None and address in addresses
-        is_stored = is_there and (instruction.does == "store" or (instruction.stores and bool(vectors)))
-        is_kept = is_there and instruction.stores
+        is_needed = address is not None and address in addresses
+        is_overwritten = is_needed and (instruction.does == "store" or (instruction.stores and bool(vectors)))
+        is_changed = is_needed and instruction.stores
         # Vector arithmetic writes a register that it reads, unless it stores a vector or converts one to a number.
-        is_of_vectors = bool(vectors & registers) and not instruction.stores and not instruction.clobbers
-        if not (written & registers or is_kept or is_stored or is_of_vectors):
+        is_vector_result = bool(vectors & registers) and not instruction.stores and not instruction.clobbers
+        if not (written & registers or is_changed or is_overwritten or is_vector_result):
             return
         used = {
             *instruction.reads,
@@ -146,13 +147,13 @@ class Slice:
         if instruction.does == "set":
             used.add(FLAGS)
         registers.difference_update(written)
-        if is_stored and address is not None:
+        if is_overwritten and address is not None:
             addresses.discard(address)
         registers.update(used)
-        named: set[int] = set()
-        if instruction.operand is not None and not is_stored:
+        read: set[int] = set()
+        if instruction.operand is not None and not is_overwritten:
             if address is not None:
-                named.add(address)
+                read.add(address)
                 addresses.add(address)  # even if only the address is passed on, the value there counts as needed
             base = {
                 register for register in (instruction.operand.base, instruction.operand.also) if register is not None
@@ -162,13 +163,14 @@ class Slice:
                 base -= {self._processor.stack_pointer, self._processor.frame_pointer}
             used |= base
             registers |= base
-        self._note(instruction, named, used)
+        self._note(instruction, read, used)
 
     def _note(self, instruction: Instruction, addresses: set[int], registers: set[int]) -> None:
-        fixed = (self._processor.stack_pointer, FLAGS)
-        kept = frozenset(registers.difference(fixed))
-        old = self._reads.get(instruction.address, Read(instruction.address, frozenset(), frozenset()))
-        self._reads[instruction.address] = Read(instruction.address, old.addresses | addresses, old.registers | kept)
+        registers = registers.difference((self._processor.stack_pointer, FLAGS))
+        earlier = self._reads.get(instruction.address, Read(instruction.address, frozenset(), frozenset()))
+        self._reads[instruction.address] = Read(
+            instruction.address, earlier.addresses | addresses, earlier.registers | registers
+        )
 
 
 def _written_since_call(block: Sequence[Instruction], number: int) -> Iterator[int]:

@@ -20,26 +20,26 @@ class Called(NamedTuple):
     """The effects of a call of the function ``name``, ``""`` if that is unknown.
 
     ``routine`` is what the function does to a construct or lock; None for functions that do nothing to one, or whose
-    code is followed instead. ``lets_go`` are then the constructs and locks that its code may end, None if unknown.
-    A call that ``ends`` never returns, a call that ``is_twice`` may return twice.
+    code is followed instead. ``released`` are then the constructs and locks that its code may end, None if unknown.
+    If it ``ends``, the call never returns.
     """
 
     name: str = ""
     routine: Routine | None = None
     ends: bool = False
-    is_twice: bool = False
-    lets_go: frozenset[Released] | None = frozenset()
+    returns_twice: bool = False
+    released: frozenset[Released] | None = frozenset()
 
 
 class FunctionCode:
     """The instructions of one function, including parts that a compiler moved elsewhere, and the effects of its calls.
 
     :param entry: the address of the function
-    :param is_alone: whether the effects of called functions of the user's are left out
+    :param with_callees: whether a call of a user's function has the effects of that function's code
     """
 
-    def __init__(self, functions: Functions, entry: int, processor: Processor, *, is_alone: bool) -> None:
-        self._functions, self._is_alone = functions, is_alone
+    def __init__(self, functions: Functions, entry: int, processor: Processor, *, with_callees: bool) -> None:
+        self._functions, self._with_callees = functions, with_callees
         self.entry, self.processor = entry, processor
         self._parts: dict[int, bytes] = {}
         self._own: dict[int, bool] = {}
@@ -91,7 +91,8 @@ class FunctionCode:
 
     def called(self, instruction: Instruction) -> Called:
         """Return the effects of a call, or of a jump out of this function."""
-        return self._functions.called(instruction, is_alone=self._is_alone)
+        functions = self._functions
+        return functions.called_with_callees(instruction) if self._with_callees else functions.called(instruction)
 
     def constant(self, address: int) -> int | None:
         """Return the word at *address* if only the loader writes to that address, else None."""
@@ -99,7 +100,8 @@ class FunctionCode:
 
     def routine_at(self, address: int) -> Routine | None:
         """Return the routine at an address that :meth:`constant` has returned, None at other addresses."""
-        return self._functions.routine_at(address)
+        functions = self._functions
+        return functions.targets.called_at(address).routine if address in functions.code.taken else None
 
     def spend(self, count: int) -> None:
         """Count *count* more instructions as followed.

@@ -18,9 +18,10 @@ from ompd.binary.elf.elf import ElfFile
 from ompd.binary.elf.symbols import SymbolTable
 from ompd.contract.memory import read_pointer
 from ompd.contract.process import Location
+from ompd.debugger.flow.call_targets import UNKNOWN
 from ompd.debugger.flow.code import Code
 from ompd.debugger.flow.functions import Functions
-from ompd.debugger.flow.state import MASK, State, Value
+from ompd.debugger.flow.state import MASK, State, Value, added, number_of
 from ompd.debugger.memory import TargetMemory
 from ompd.debugger.modules.modules import LoadedModule, ModuleList
 from ompd.debugger.stacks.calls import Calls
@@ -220,23 +221,23 @@ class Handlers:
         if not states:
             yield _UNKNOWN
         for state in states:
-            number, passed = (state.registers.get(register) for register in processor.arguments[:2])
+            first, second = (state.registers.get(register) for register in processor.arguments[:2])
+            number = number_of(first)
             if _plain(name) == _BY_NUMBER:
-                if number is None or number.kind != "number" or number.at == signals.rt_sigaction:
+                if number is None or number == signals.rt_sigaction:
                     yield _UNKNOWN
                 continue
-            ends = _plain(name) in _WITHOUT_RESTART
+            handler, ends = number_of(second), _plain(name) in _WITHOUT_RESTART
             if _plain(name) in _BY_STRUCTURE:
-                if passed == Value("number", 0):
-                    continue  # the call only queries the handler
-                flags = _word(state, passed, signals.sa_flags, 4)
-                ends = flags is None or flags.kind != "number" or not flags.at & signals.sa_restart
-                passed = _word(state, passed, 0, 8)
-            which = number.at if number is not None and number.kind == "number" else None
-            if passed is None or passed.kind != "number":
-                yield Handler(which, releases=True)
-            elif passed.at not in _NO_FUNCTIONS:
-                yield Handler(which, self._may_release(passed.at), ends)
+                if handler == 0:
+                    continue  # without a structure, the call only queries the handler
+                flags = _member(state, second, signals.sa_flags, 4)
+                ends = flags is None or not flags & signals.sa_restart
+                handler = _member(state, second, 0, 8)
+            if handler is None:
+                yield Handler(number, releases=True)
+            elif handler not in _NO_FUNCTIONS:
+                yield Handler(number, self._may_release(handler), ends)
 
     def _may_release(self, handler: int) -> bool:
         if handler not in self._releases:
@@ -248,7 +249,7 @@ class Handlers:
 
     def _is_harmless(self, handler: int) -> bool:
         functions = self._functions
-        if self._processor is None or not self._is_users(handler) or functions.let_go_by(handler) != frozenset():
+        if self._processor is None or not self._is_users(handler) or functions.releases.of(handler) != frozenset():
             return False
         seen, waiting = {handler}, [handler]
         while waiting:
@@ -258,15 +259,15 @@ class Handlers:
                 return False
             if self._processor.system_call in self._memory.read_code(at, extent[1] - at):
                 return False
-            for call, to in functions.calls_in(at):
+            for call, to in functions.targets.calls_in(at):
                 if to in seen:
                     continue
                 seen.add(to)
-                if to == -1 or self._is_by_variable(call, self._processor):
+                if to == UNKNOWN or self._is_by_variable(call, self._processor):
                     return False
                 place = self._locate(to)
                 name = _plain(place.symbol or "") if place.symbol_address == to else ""
-                if functions.is_routine(to) or (self._does_no_harm(name) and not self._is_users(to)):
+                if functions.targets.is_routine(to) or (self._does_no_harm(name) and not self._is_users(to)):
                     continue
                 if name == _BY_NUMBER and self._is_harmless_call(call, self._processor):
                     seen.discard(to)  # syscall() may be called again, with another number
@@ -290,11 +291,8 @@ class Handlers:
 
     def _is_harmless_call(self, call: int, processor: Processor) -> bool:
         states = self._functions.states_before(call)
-        numbers = [state.registers.get(processor.arguments[0]) for state in states]
-        return bool(numbers) and all(
-            number is not None and number.kind == "number" and number.at in processor.signals.harmless
-            for number in numbers
-        )
+        numbers = [number_of(state.registers.get(processor.arguments[0])) for state in states]
+        return bool(numbers) and all(number in processor.signals.harmless for number in numbers)
 
 
 class Unbound:
@@ -346,9 +344,7 @@ def _plain(symbol: str) -> str:
     return name if name in ("_exit", "_Exit") else name.lstrip("_").removesuffix("_chk")
 
 
-def _word(state: State, structure: Value | None, offset: int, width: int) -> Value | None:
-    # The value of the member at *offset* of a structure in the frame, None if it is unknown or not of this width.
-    if structure is None or structure.kind != "frame":
-        return None
-    word = state.slots.get(structure.at + offset)
-    return word[0] if word is not None and word[1] == width else None
+def _member(state: State, structure: Value | None, offset: int, width: int) -> int | None:
+    # The number at *offset* in a structure in the frame, None if it is unknown or not of this width.
+    slot = state.slot_at(added(structure, offset))
+    return number_of(slot.value) if slot is not None and slot.width == width else None

@@ -57,7 +57,7 @@ def held(session: Session, thread: int) -> tuple[HeldRecord, ...]:
             doubt = Doubt(construct.doubt) if construct.doubt else None
             if doubt is None and Kind(construct.routine.kind).is_passed_on:
                 doubt = _let_go(session, functions, frames[:number], frame, construct)
-                is_fixed = is_fixed and not functions.loose()
+                is_fixed = is_fixed and not functions.releases.all
             is_fixed = is_fixed and construct.is_fixed
             records.append(_record(session, frame, construct, doubt))
     if is_fixed:
@@ -72,9 +72,9 @@ def _let_go(session: Session, functions: Functions, inner: Sequence[Frame], fram
     for number, called in enumerate(chain):
         if places.code_owner(session, called.call_site) in (RUNTIME, SYSTEM):
             continue
-        parts = [functions.left(called, chain[number - 1] if number else None)]
+        parts = [functions.released_by_jumpers(called, chain[number - 1] if number else None)]
         if called is not frame:
-            parts.append(functions.let_go(called))
+            parts.append(functions.released(called))
         for released in parts:
             if released is None:
                 return Doubt.CALLEE
@@ -141,7 +141,7 @@ def wanted(session: Session, thread: int) -> int | None:
     for frame in session.process.stacks.stack(thread).frames:
         owner = places.code_owner(session, frame.call_site)
         if owner not in (RUNTIME, SYSTEM):
-            return functions.wanted(frame) if owner == USER else None
+            return functions.object_passed(frame) if owner == USER else None
     return None
 
 

@@ -101,7 +101,7 @@ class MarkedLines:
     def _leaks_of(self, link: Link) -> Iterator[_Marked]:
         session, count = self._session, 0
         with suppress(OmpdError):
-            for leak in places.followed_functions(session).leaks(link.kind):
+            for leak in places.followed_functions(session).releases.leaks(link.kind):
                 name = lock_symbol(session, link.kind, leak.held.passed)
                 place = place_of_code(session, leak.leaves)
                 if _is_named(link, name) and place.line is not None and count < _MAX_LEAKS:

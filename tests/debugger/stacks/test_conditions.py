@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -61,6 +63,15 @@ def block(start: int, *codes: str) -> list[Instruction]:
     return found
 
 
+def slice_of(
+    blocks: Mapping[int, Sequence[Instruction]], address_of: Callable[[int], int | None], parameters: int | None
+) -> Slice:
+    """Return the slice of a function by its blocks. Each called function has so many parameters."""
+    operands: Any = SimpleNamespace(address_of=address_of)
+    targets: Any = SimpleNamespace(target=lambda call: call.target)
+    return Slice(blocks, X86_64, operands, targets, lambda target: parameters)
+
+
 def condition(
     *blocks: Sequence[Instruction], parameters: int | None = None, is_wanted: bool = True, before: int = 0
 ) -> tuple[Condition, set[int], set[int]]:
@@ -78,7 +89,7 @@ def condition(
         operand = instructions[at].operand
         return CFA + operand.displacement if operand is not None and operand.base == RBP else None
 
-    part = Slice(by_leader, X86_64, address_of, lambda found: found.target, lambda target: parameters)
+    part = slice_of(by_leader, address_of, parameters)
     found = part.of(leaders[-1], sources, lambda at: is_wanted, lambda at: at < before)
     addresses = {address for read in found.reads for address in read.addresses}
     return found, addresses, {register for read in found.reads for register in read.registers}
@@ -140,7 +151,7 @@ def test_the_pointer_behind_which_a_number_is_depends_on_its_variable_though_it_
     # mov -8(%rbp),%rax; mov (%rax),%eax
     code = block(BASE, "488b45f8", "8b00", TEST, JE)
     places = {code[0].address: CFA - 8, code[1].address: 0x5000}
-    part = Slice({BASE: code}, X86_64, places.get, lambda found: found.target, lambda target: None)
+    part = slice_of({BASE: code}, places.get, None)
     found = part.of(BASE, {}, lambda at: True, lambda at: False)
     assert {address for read in found.reads for address in read.addresses} == {CFA - 8, 0x5000}
     assert RBP not in {register for read in found.reads for register in read.registers}

@@ -14,6 +14,7 @@ import pytest
 from ompd.debugger.flow.follow import Function
 from ompd.debugger.flow.function_code import Called
 from ompd.debugger.flow.functions import Begun, Functions
+from ompd.debugger.flow.values import FrameValues
 from ompd.isa.instructions import Instruction, Operand
 from ompd.isa.x86.decoder import X86_64
 from ompd.naming import ROUTINES
@@ -112,7 +113,7 @@ def carried_out(
             if found.target != OTHER and (lock in held) is (found.target == SET):
                 return  # the thread would wait for itself, or the program is not valid OpenMP
             held ^= {lock} if found.target != OTHER else set()
-            for number in X86_64.lost:
+            for number in X86_64.caller_saved:
                 registers[number] = chance.choice(LOCKS)
         if found.flow == "return":
             return
@@ -122,14 +123,14 @@ def carried_out(
 
 def begun(function: Function, at: int, registers: dict[int, int], memory: dict[int, int]) -> list[Begun]:
     """Return the calls that are reported as begun at an address."""
-    place = function.at(at)
+    place = function.facts_before(at)
     assert place is not None, hex(at)
     functions: Any = Functions.__new__(Functions)
-    functions.processor = X86_64
-    functions._is_construct = lambda entry: False
-    functions.memory = SimpleNamespace(
+    words: Any = SimpleNamespace(
         pointer_size=8, byte_order="little", read=lambda at, size: memory[at].to_bytes(size, "little")
     )
+    locate: Any = lambda address: SimpleNamespace(symbol=None)  # noqa: E731
+    functions._values = FrameValues(words, X86_64, locate)
     frame: Any = SimpleNamespace(registers=registers, cfa=CFA)
     return list(functions._begun(place, frame, function))
 
@@ -155,7 +156,7 @@ def test_what_is_certain_where_ways_meet_is_true(seed: int) -> None:
                         continue
                     told += 1
                     assert held if each.object is None else each.object in held, (hex(at), each, code)
-                    place = function.at(at)
+                    place = function.facts_before(at)
                     value = place.state.held[each.call].value if place is not None else None
                     joined += value is not None and value.kind in ("joined", "computed") and each.object is not None
     assert told > 1000 and joined > 100, (told, joined)

@@ -215,7 +215,8 @@ def test_random_code_is_followed_or_refused(seed: int) -> None:
         except OmpdError:
             continue
         for at in inside:
-            function.at(at)
+            facts = function.facts_before(at)
+            assert facts is None or facts.doubts.keys() == facts.state.held.keys()
 
 
 @pytest.mark.parametrize("library", ["libgomp", "libiomp5"])

@@ -25,7 +25,7 @@ def leaks(compiler: str, *flags: str) -> list[tuple[str | None, int | None]]:
     link = "libgomp" if compiler == "gcc" else "dynamic"
     of = core_of(Odd("leaks", flags=flags, link=link, folder=FOLDER), compiler)
     with Session.open_core(of.path) as session:
-        found = places.followed_functions(session).leaks("lock")
+        found = places.followed_functions(session).releases.leaks("lock")
         return [
             (lock_symbol(session, Kind.LOCK, leak.held.passed), place_of_code(session, leak.leaves).line)
             for leak in found
