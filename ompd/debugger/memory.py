@@ -155,10 +155,10 @@ class TargetMemory:
             return False  # a snapshot omits pages that were not read
         starts, page = set(target.segment_starts()), self.page_size
         regions = [region for region in target.regions() if region.flags & PF_W]
-        own = next((region for region in regions if region.start <= address and address + size <= region.end), None)
+        around = next((region for region in regions if region.start <= address and address + size <= region.end), None)
         files = {mapping.start for mapping in target.mappings()}
         holds_private_memory = any(region.start in starts and region.start not in files for region in regions)
-        if own is None or own.start in starts or not holds_private_memory:
+        if around is None or around.start in starts or not holds_private_memory:
             return False
         return any(
             segment.p_type == PT_LOAD

@@ -183,10 +183,11 @@ class Places:
 
     def _described_name(self, loaded: LoadedModule, symbol: str) -> str | None:
         try:
-            own = loaded.symbols.find(symbol) if loaded.symbols is not None and loaded.lines is not None else None
+            has_names = loaded.symbols is not None and loaded.lines is not None
+            definition = loaded.symbols.find(symbol) if loaded.symbols is not None and has_names else None
         except OmpdError:
             return None  # damaged symbols count as missing
-        functions = self._functions_at(own.address + loaded.bias) if own is not None else ()
+        functions = self._functions_at(definition.address + loaded.bias) if definition is not None else ()
         return functions[-1].name if functions else None
 
     def _name_around(self, outlined: int, symbol: str) -> str | None:

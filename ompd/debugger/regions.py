@@ -34,10 +34,10 @@ class Regions:
         if index is None:
             return None
         # A snapshot splits one mapping into several adjacent ones, which count as one here.
-        here = self._all[index]
-        end = here.end
+        last = self._all[index]
+        end = last.end
         for region in self._all[index + 1 :]:
-            if region.start != end or region.flags != here.flags:
+            if region.start != end or region.flags != last.flags:
                 break
             end = region.end
         return end

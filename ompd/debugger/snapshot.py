@@ -292,20 +292,20 @@ class _Memory:
         for region in self._regions:
             while position < len(self._pages) and self._pages[position] * PAGE < region.start:
                 position += 1
-            here = region.start
+            address = region.start
             while position < len(self._pages) and self._pages[position] * PAGE < region.end:
                 start, data, position = self._run(position, region.end)
                 if not data:
                     continue
-                if start > here:
-                    yield MappedPart(here, b"", start - here, region.flags)
+                if start > address:
+                    yield MappedPart(address, b"", start - address, region.flags)
                 # The size of this piece in memory includes the omitted memory up to the next one.
                 following = start + len(data)
                 until = self._next_page(position, region.end)
                 yield MappedPart(start, data, until - start, region.flags)
-                here = max(until, following)
-            if here < region.end:
-                yield MappedPart(here, b"", region.end - here, region.flags)
+                address = max(until, following)
+            if address < region.end:
+                yield MappedPart(address, b"", region.end - address, region.flags)
 
     def _next_page(self, position: int, end: int) -> int:
         return min(self._pages[position] * PAGE, end) if position < len(self._pages) else end

@@ -215,14 +215,14 @@ class Waiting:
         # A thread may also call futex() to wake others, and then does not sleep. *flags* are bits of the word that are
         # ignored.
         operation = frame.registers.get(calls.second_argument)
-        which = operation & 0xFFFFFFFF & ~_FUTEX_FLAGS if operation is not None else None
-        if which in _FUTEXES_WITHOUT_WAIT:
+        command = operation & 0xFFFFFFFF & ~_FUTEX_FLAGS if operation is not None else None
+        if command in _FUTEXES_WITHOUT_WAIT:
             return "spinning"
         word, expected = (frame.registers.get(r) for r in (calls.first_argument, calls.third_argument))
         now = self._word(word) if word is not None else None
         if now is None:
             return None
-        if which in FUTEX_LOCKS:
+        if command in FUTEX_LOCKS:
             # The word has the owner's number: 0 if the lock is free, this thread's if it was handed the lock.
             return "released" if now & _FUTEX_TID in (0, thread) else "blocked"
         if expected is None:

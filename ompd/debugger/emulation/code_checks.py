@@ -90,10 +90,10 @@ class TargetCode:
             return pointer
         pointer = self.thread_pointer(thread)
         try:
-            own = read_unsigned(self.memory, pointer, self.memory.pointer_size)
+            self_pointer = read_unsigned(self.memory, pointer, self.memory.pointer_size)
         except MemoryFault as error:
             raise Unavailable(f"the storage of thread {thread} is not there: {error}", hint=error.hint) from error
-        if own != pointer:
+        if self_pointer != pointer:
             raise Unavailable(f"the storage of thread {thread} is lost: at {pointer:#x} is not what threads have")
         self._storage[thread] = pointer
         return pointer

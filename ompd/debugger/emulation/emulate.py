@@ -93,7 +93,7 @@ class Emulator:
         self._machine = machine
         self._code, self._loader_code = code, loader_code
         self.linkage = linkage(architecture.jump_slot)
-        place = next((at for at in _PLACES if is_free(at, at + _ROOM)), None)
+        place = next((address for address in _PLACES if is_free(address, address + _ROOM)), None)
         if place is None:
             raise Unavailable("routines of the target are not emulated: its memory leaves no room for a stack")
         self.stack_start = place + _GAP
@@ -155,8 +155,8 @@ class Emulator:
             reason = f"would write at {page:#x}" if writes else f"reads at {page:#x}: {fault}"
         elif reason is None:
             reason = "does not return as routines do" if pc is None else "does not end"
-        what = f"{self._code.name(routine)} cannot be emulated in thread {thread}: it {reason}"
-        refusal = Unavailable(what, hint=call.cause.hint if call.cause is not None else "")
+        text = f"{self._code.name(routine)} cannot be emulated in thread {thread}: it {reason}"
+        refusal = Unavailable(text, hint=call.cause.hint if call.cause is not None else "")
         refusal.__cause__ = call.cause
         return refusal
 
@@ -228,8 +228,8 @@ class Emulator:
         self.owners: list[int] = []
         self._entry = self._stack_end - 256 - machine.return_size
         stack = bytearray(_STACK_SIZE)
-        at = self._entry - self.stack_start
-        stack[at : at + 8] = self._return.to_bytes(8, "little")
+        entry_offset = self._entry - self.stack_start
+        stack[entry_offset : entry_offset + 8] = self._return.to_bytes(8, "little")
         self._clean_stack = bytes(stack)
         # If the emulator cannot allocate its buffer for translated code, it ends this process. So the buffer is small,
         # and this checks first that there is enough memory.
@@ -302,16 +302,16 @@ class Emulator:
             if access == unicorn.UC_MEM_FETCH:
                 return self._fill_code(address, entry)
             number = address // _PAGE
-            found = self._pages.get(number)
-            if found is None:
-                found = self._fetch(number)
-            if access == unicorn.UC_MEM_WRITE and not found[1] & _WRITE:
+            page = self._pages.get(number)
+            if page is None:
+                page = self._fetch(number)
+            if access == unicorn.UC_MEM_WRITE and not page[1] & _WRITE:
                 call.trapped = address - address % _PAGE, access, None
                 entry.paddr, entry.perms = _TRAP_AT * _PAGE, _READ | _WRITE
                 return True
             # Without _EXECUTE, because code in the page must be checked first, in _fill_code.
-            entry.paddr, entry.perms = found[0], found[1] & (_READ | _WRITE)
-            return bool(found[1] & (_READ | _WRITE))
+            entry.paddr, entry.perms = page[0], page[1] & (_READ | _WRITE)
+            return bool(page[1] & (_READ | _WRITE))
         except MemoryFault as error:
             # The target lacks this page, so the trap page is mapped in its place. The trap page's hook then sees which
             # bytes the routine accesses.
@@ -328,19 +328,19 @@ class Emulator:
 
     def _fill_code(self, address: int, entry: Any) -> bool:
         call, number = self._call, address // _PAGE
-        found = self._pages.get(number)
-        if found is None or not found[1] & _EXECUTE:
+        page = self._pages.get(number)
+        if page is None or not page[1] & _EXECUTE:
             try:
                 fault = self._code_fault(number)
                 if fault is None:
-                    found = found or self._fetch(number)
+                    page = page or self._fetch(number)
             except MemoryFault as error:
                 fault, call.cause = f"comes to {self._code.name(address)}: {error}", error
-            if fault is not None or found is None:
+            if fault is not None or page is None:
                 self._stop(fault or "cannot go on", call.cause)
                 return False
-            found = self._pages[number] = found[0], found[1] | _EXECUTE
-        entry.paddr, entry.perms = found
+            page = self._pages[number] = page[0], page[1] | _EXECUTE
+        entry.paddr, entry.perms = page
         return True
 
     def _fetch(self, number: int) -> tuple[int, int]:
@@ -354,8 +354,8 @@ class Emulator:
         place = (_FIRST + len(self.owners)) * _PAGE
         self._uc.mem_write(place, raw)
         self.owners.append(address)
-        found = self._pages[number] = place, _READ
-        return found
+        page = self._pages[number] = place, _READ
+        return page
 
     def _note_read(self, _uc: Any, _access: int, place: int, size: int, _value: int, _data: object) -> None:
         reads = self._call.reads
@@ -418,9 +418,9 @@ def _import(machine: EmulatedMachine) -> tuple[Any, Any]:
         constants = import_module(f"unicorn.{machine.constants}")
     except (ImportError, OSError) as error:
         raise Unavailable(f"routines of the target are not emulated without unicorn: {error}", hint=hint) from error
-    found: Any = unicorn
-    number = found.uc_version()[2]
+    module: Any = unicorn
+    number = module.uc_version()[2]
     if number < _OLDEST:
         version = ".".join(str(number >> shift & 0xFF) for shift in (24, 16, 8))
         raise Unavailable(f"routines of the target are not emulated by unicorn {version}", hint=hint)
-    return found, constants
+    return module, constants

@@ -87,45 +87,45 @@ class Linkage:
         asking = self._of(self._maps[link_map]) if link_map in self._maps else None
         if asking is None:
             raise Unavailable(f"the loader has no module with a record at {link_map:#x} whose file is known")
-        wanted = asking.dynamic.wanted(index, self._jump_slot)
-        if wanted.own is not None:
-            return self._routine(wanted, asking, Definition(wanted.own, wanted.own_type))
+        symbol = asking.dynamic.wanted(index, self._jump_slot)
+        if symbol.own is not None:
+            return self._routine(symbol, asking, Definition(symbol.own, symbol.own_type))
         if asking.dynamic.is_symbolic:
-            found = asking.dynamic.find(wanted)
-            if found is not None:
-                return self._routine(wanted, asking, found)
+            definition = asking.dynamic.find(symbol)
+            if definition is not None:
+                return self._routine(symbol, asking, definition)
         ordered = self._everywhere(asking.link_map.namespace)
         for linked in ordered:
-            found = linked.dynamic.find(wanted)
-            if found is not None:
-                return self._routine(wanted, linked, found)
-        return self._among_opened(wanted, asking, ordered)
+            definition = linked.dynamic.find(symbol)
+            if definition is not None:
+                return self._routine(symbol, linked, definition)
+        return self._among_opened(symbol, asking, ordered)
 
-    def _among_opened(self, wanted: Wanted, asking: _Linked, ordered: tuple[_Linked, ...]) -> int:
+    def _among_opened(self, symbol: Wanted, asking: _Linked, ordered: tuple[_Linked, ...]) -> int:
         # The routine in a module that was opened at run time. Only one of these modules may have it: their order in the
         # lookup depends on which of them opened the others.
-        passed = {linked.link_map.address for linked in ordered}
+        searched = {linked.link_map.address for linked in ordered}
         definitions = []
         for link_map in self._maps.values():
-            if link_map.namespace != asking.link_map.namespace or link_map.address in passed:
+            if link_map.namespace != asking.link_map.namespace or link_map.address in searched:
                 continue
             linked = self._of(link_map)
             if linked is None:
                 if self._is_kernels(link_map):
                     continue
-                raise Unavailable(f"{wanted.name} may be in a module whose file is unknown")
-            found = linked.dynamic.find(wanted)
-            if found is not None:
-                definitions.append((linked, found))
+                raise Unavailable(f"{symbol.name} may be in a module whose file is unknown")
+            definition = linked.dynamic.find(symbol)
+            if definition is not None:
+                definitions.append((linked, definition))
         if not definitions:
-            raise Unavailable(f"no module of the process has {wanted.name}")
+            raise Unavailable(f"no module of the process has {symbol.name}")
         if len(definitions) > 1:
             names = " and ".join(linked.module.name for linked, _ in definitions[:2])
-            raise Unavailable(f"{wanted.name} is in {names}: which of them the loader would take is unknown")
-        linked, found = definitions[0]
+            raise Unavailable(f"{symbol.name} is in {names}: which of them the loader would take is unknown")
+        linked, definition = definitions[0]
         if linked.link_map.address not in self._reached(asking):
-            raise Unavailable(f"{wanted.name} is in {linked.module.name}, which {asking.module.name} does not need")
-        return self._routine(wanted, linked, found)
+            raise Unavailable(f"{symbol.name} is in {linked.module.name}, which {asking.module.name} does not need")
+        return self._routine(symbol, linked, definition)
 
     def _reached(self, asking: _Linked) -> set[int]:
         # The records of a module and of its direct and indirect dependencies. The loader searches all of these, however
@@ -134,19 +134,19 @@ class Linkage:
         reached, queue = {asking.link_map.address}, [asking]
         for linked in queue:
             for name in linked.dynamic.needed:
-                found = opened.get(name.rpartition("/")[2])
-                needed = self._of(found[1]) if found is not None else None
+                place_and_map = opened.get(name.rpartition("/")[2])
+                needed = self._of(place_and_map[1]) if place_and_map is not None else None
                 if needed is not None and needed.link_map.address not in reached:
                     reached.add(needed.link_map.address)
                     queue.append(needed)
         return reached
 
-    def _routine(self, wanted: Wanted, linked: _Linked, found: Definition) -> int:
-        if found.type == STT_GNU_IFUNC:
-            raise Unavailable(f"{wanted.name} of {linked.module.name} is chosen by the processor that runs it")
-        if found.type not in (STT_FUNC, STT_NOTYPE):
-            raise Unavailable(f"{wanted.name} of {linked.module.name} is not a function")
-        return linked.module.bias + found.address
+    def _routine(self, symbol: Wanted, linked: _Linked, definition: Definition) -> int:
+        if definition.type == STT_GNU_IFUNC:
+            raise Unavailable(f"{symbol.name} of {linked.module.name} is chosen by the processor that runs it")
+        if definition.type not in (STT_FUNC, STT_NOTYPE):
+            raise Unavailable(f"{symbol.name} of {linked.module.name} is not a function")
+        return linked.module.bias + definition.address
 
     @cached_property
     def _maps(self) -> dict[int, LinkMap]:
@@ -179,24 +179,25 @@ class Linkage:
         if namespace not in self._global:
             maps = [link_map for link_map in self._maps.values() if link_map.namespace == namespace]
             count = self._count_first(maps)
-            found = [(link_map, self._of(link_map)) for link_map in maps[:count] if not self._is_kernels(link_map)]
-            for link_map, linked in found:
+            modules = [(link_map, self._of(link_map)) for link_map in maps[:count] if not self._is_kernels(link_map)]
+            for link_map, linked in modules:
                 if linked is None:
                     raise Unavailable(f"the loader's module {self._name(link_map)!r} has no file that is known")
-            self._global[namespace] = tuple(linked for _, linked in found if linked is not None)
+            self._global[namespace] = tuple(linked for _, linked in modules if linked is not None)
         return self._global[namespace]
 
     def _count_first(self, maps: list[LinkMap]) -> int:
         # How many of *maps* were loaded with the program: the program, preloaded modules, and their dependencies. They
         # are first in the loader's list, before modules that were opened later.
         opened = self._opened_as(maps[0].namespace) if maps else {}
-        count, at = min(1, len(maps)), 0
-        while at < count:
-            linked = self._of(maps[at])
+        count, index = min(1, len(maps)), 0
+        while index < count:
+            linked = self._of(maps[index])
             for name in linked.dynamic.needed if linked is not None else ():
-                found = opened.get(name.rpartition("/")[2])
-                count = max(count, (self._place_by_soname(maps, name) if found is None else found[0]) + 1)
-            at += 1
+                place_and_map = opened.get(name.rpartition("/")[2])
+                place = place_and_map[0] if place_and_map is not None else self._place_by_soname(maps, name)
+                count = max(count, place + 1)
+            index += 1
         return count
 
     def _opened_as(self, namespace: int) -> dict[str, tuple[int, LinkMap]]:

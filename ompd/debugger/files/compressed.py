@@ -128,10 +128,10 @@ class SparseFile:
         # is not enough, because other programs write to the disk, too.
         system = os.fstatvfs(self._file.fileno())
         free = system.f_bavail * system.f_frsize
-        left = free - limits.KEPT_FREE - _OVERHEAD - size
-        if left < 0:
+        available = free - limits.KEPT_FREE - _OVERHEAD - size
+        if available < 0:
             raise self._no_room(f"{format_size(free)} are free there")
-        return min(_FREE_CHECK, left // 2)
+        return min(_FREE_CHECK, available // 2)
 
     def _no_room(self, why: str) -> BadFile:
         return BadFile(

@@ -112,7 +112,7 @@ class DebugFile:
         elf = self.shared_object
         if elf is None or _architecture(elf) != self.architecture:
             return None
-        wanted = {name.encode(): name for name in names}
+        spellings = {name.encode(): name for name in names}
         try:
             section = next(section for section in elf.sections if section.sh_type == SHT_DYNSYM)
             strings = elf.section_data(elf.sections[section.sh_link])
@@ -121,7 +121,7 @@ class DebugFile:
             return None
         exports = set()
         for st_name, _, _, st_shndx, _, _ in _SYM.iter_unpack(raw[: len(raw) - len(raw) % _SYM.size]):
-            name = wanted.get(strings[st_name : strings.find(b"\0", st_name)]) if st_shndx != SHN_UNDEF else None
+            name = spellings.get(strings[st_name : strings.find(b"\0", st_name)]) if st_shndx != SHN_UNDEF else None
             if name is not None:
                 exports.add(name)
         return frozenset(exports)

@@ -28,10 +28,10 @@ def unsuitable(path: str) -> str | None:
         return f"it {error.fault}" if error.fault.startswith("is ") else f"it cannot be read: {error.fault}"
     except MalformedFile as error:
         return str(error)
-    own = _header(_OWN)
-    if header.ident_class != own.ident_class:
-        return f"a library of {header.ident_class} bits, and this program has {own.ident_class}"
-    if (header.e_machine, header.byte_order) != (own.e_machine, own.byte_order):
+    our_header = _header(_OWN)
+    if header.ident_class != our_header.ident_class:
+        return f"a library of {header.ident_class} bits, and this program has {our_header.ident_class}"
+    if (header.e_machine, header.byte_order) != (our_header.e_machine, our_header.byte_order):
         architecture = ARCHITECTURES.get(header.e_machine)
         return f"a library for {architecture.name if architecture is not None else f'processor {header.e_machine}'}"
     return None

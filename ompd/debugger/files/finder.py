@@ -117,10 +117,10 @@ class FileFinder:
         if build_id is not None:
             yield from self._by_build_id(build_id, ".debug")
         if name:
-            here, there = os.path.dirname(path), os.path.dirname(target_name)  # noqa: PTH120
-            yield f"{here}/{name}"
-            yield f"{here}/.debug/{name}"
-            for folder in dict.fromkeys((there, here)):
+            own_folder, target_folder = os.path.dirname(path), os.path.dirname(target_name)  # noqa: PTH120
+            yield f"{own_folder}/{name}"
+            yield f"{own_folder}/.debug/{name}"
+            for folder in dict.fromkeys((target_folder, own_folder)):
                 for debug_dir in self._debug_dirs:
                     yield path_inside(debug_dir, f"{folder}/{name}")
                 yield self.resolve(f"{SYSTEM_DEBUG_DIR}/{folder}/{name}")
@@ -256,11 +256,11 @@ class Companions:
             yield from self._opened(self._finder.package_candidates(self._paths))
 
     def _opened(self, candidates: Iterator[str]) -> Iterator[ElfFile]:
-        seen: set[str] = set()
+        tried: set[str] = set()
         for candidate in candidates:
-            if candidate in seen:
+            if candidate in tried:
                 continue
-            seen.add(candidate)
+            tried.add(candidate)
             try:
                 file = open_paged(candidate)
                 # Copy small files, because open ones keep descriptors, and a program may have a split file for each

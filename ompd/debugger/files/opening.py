@@ -45,14 +45,14 @@ def _kept_by_systemd(name: str, max_size: int, progress: Progress | None) -> Unp
     import ompd.debugger.files.compressed as compressed
     import ompd.debugger.files.coredumps as coredumps
 
-    kept = coredumps.Coredump(name.removeprefix(_COREDUMPCTL), name)
-    path = kept.stored_file()
+    coredump = coredumps.Coredump(name.removeprefix(_COREDUMPCTL), name)
+    path = coredump.stored_file()
     if path is None:
-        return kept.dump(max_size, progress)
+        return coredump.dump(max_size, progress)
     if not os.access(path, os.R_OK):
         raise BadFile(name, f"no permission to read {path}", hint="become its owner or root")
     head = read_head(path, _HEAD)
     if compressed.is_compressed(head):
         unpacked = compressed.unpack(path, name, max_size, progress)
-        return unpacked._replace(fault=unpacked.fault or kept.fault)
-    return compressed.Unpacked(open_paged(path), kept.fault, None)
+        return unpacked._replace(fault=unpacked.fault or coredump.fault)
+    return compressed.Unpacked(open_paged(path), coredump.fault, None)

@@ -22,32 +22,32 @@ def find_blocks(
     leaders = {code.entry}
     waiting = [code.entry]
     while waiting:
-        at = waiting.pop()
-        while at not in instructions:
-            instruction = code.instruction(at)
+        address = waiting.pop()
+        while address not in instructions:
+            instruction = code.instruction(address)
             if instruction is None or len(instructions) > most:
-                raise Unavailable(f"the code at {at:#x} is not understood")
-            instructions[at] = instruction
-            others = code.jumps(instruction)
+                raise Unavailable(f"the code at {address:#x} is not understood")
+            instructions[address] = instruction
+            targets = code.jumps(instruction)
             if has_handlers and instruction.flow == "call":
-                others = (*others, *code.pads(at))
-            leaders.update(others)
-            waiting.extend(others)
+                targets = (*targets, *code.pads(address))
+            leaders.update(targets)
+            waiting.extend(targets)
             if not code.goes_on(instruction):
                 break
             if instruction.flow == "branch":
                 leaders.add(instruction.end)
-            at = instruction.end
+            address = instruction.end
     blocks: dict[int, list[Instruction]] = {}
     block_of: dict[int, int] = {}
     for leader in leaders:
         block = blocks[leader] = []
-        at = leader
-        while at in instructions:
-            instruction = instructions[at]
+        address = leader
+        while address in instructions:
+            instruction = instructions[address]
             block.append(instruction)
-            block_of[at] = leader
-            at = instruction.end
-            if at in leaders or instruction.flow not in ("next", "call") or not code.goes_on(instruction):
+            block_of[address] = leader
+            address = instruction.end
+            if address in leaders or instruction.flow not in ("next", "call") or not code.goes_on(instruction):
                 break
     return {leader: block for leader, block in blocks.items() if block}, block_of

@@ -61,14 +61,14 @@ class Code:
         :raises Unavailable: if there is more code, or if code of this processor is not followed
         """
         loads = [segment for segment in elf.segments if segment.p_type == PT_LOAD]
-        first = min((segment.p_vaddr for segment in loads), default=0)
-        last = max((segment.p_vaddr + segment.p_memsz for segment in loads), default=0)
-        own = range(first + bias, last + bias)
+        lowest = min((segment.p_vaddr for segment in loads), default=0)
+        highest = max((segment.p_vaddr + segment.p_memsz for segment in loads), default=0)
+        addresses = range(lowest + bias, highest + bias)
         for begin, code in self._parts(elf, bias, limit):
             for is_load, pattern in self._patterns:
                 for match in pattern.finditer(code):
                     reference = self._reference(match, begin, is_load)
-                    if reference.address in own:
+                    if reference.address in addresses:
                         yield reference
 
     def references_to(self, addresses: Collection[int], elf: ElfFile, bias: int, limit: int) -> Iterator[Reference]:
@@ -158,10 +158,10 @@ class Code:
                 self._entries[address] = self._find_entry(address)
             except OmpdError as error:
                 self._entries[address] = error
-        found = self._entries[address]
-        if isinstance(found, OmpdError):
-            raise found
-        return found
+        entry = self._entries[address]
+        if isinstance(entry, OmpdError):
+            raise entry
+        return entry
 
     def _find_entry(self, address: int) -> int:
         start = self.start(address)
@@ -170,11 +170,11 @@ class Code:
         if self.is_function(start):
             return start
         loaded = self._modules.at(start)
-        whole = naming.without_cold(self._locate(start).symbol or "")
-        if whole is not None and loaded is not None and loaded.symbols is not None:
-            known = {each.address for each in loaded.symbols.find_prefix(whole) if each.name == whole}
-            if len(known) == 1:
-                return known.pop() + loaded.bias
+        name = naming.without_cold(self._locate(start).symbol or "")
+        if name is not None and loaded is not None and loaded.symbols is not None:
+            addresses = {symbol.address for symbol in loaded.symbols.find_prefix(name) if symbol.name == name}
+            if len(addresses) == 1:
+                return addresses.pop() + loaded.bias
         raise Unavailable("it is in a part of a function of which the beginning is unknown")
 
     def pads_of(self, call: int) -> Sequence[int]:
@@ -196,7 +196,7 @@ class Code:
         if fde is None:
             return
         for site in read_call_sites(
-            lambda at, size: self._memory.read_code(at + bias, size),
+            lambda link_address, size: self._memory.read_code(link_address + bias, size),
             fde,
             self._memory.pointer_size,
             self._memory.byte_order,
@@ -213,12 +213,12 @@ class Code:
             begin = segment.p_vaddr + (loaded.bias if loaded is not None else 0)
             if segment.p_type == PT_GNU_RELRO and begin <= address < begin + segment.p_memsz:
                 try:
-                    found = read_pointer(self._memory, address)
+                    word = read_pointer(self._memory, address)
                 except OmpdError:
                     return None
-                if found is not None:
-                    self.taken.add(found)
-                return found
+                if word is not None:
+                    self.taken.add(word)
+                return word
         return None
 
 

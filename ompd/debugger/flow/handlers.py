@@ -133,28 +133,32 @@ class Handlers:
 
         :param caught: the numbers of the signals that have handlers, None if they are unknown
         """
-        known: set[Handler] = set()
+        handlers: set[Handler] = set()
         for loaded, names in self._modules_naming(_INSTALLERS):
             library = _KNOWN.search(loaded.name)
             if naming.is_runtime_file(loaded.name):
-                known.update(_by_library(number) for number in _BY_LIBOMP)
+                handlers.update(_by_library(number) for number in _BY_LIBOMP)
             elif library is not None:
-                known.update(_by_library(number) for number in (_BY_GFORTRAN if library[1] else (None,)))
+                handlers.update(_by_library(number) for number in (_BY_GFORTRAN if library[1] else (None,)))
             else:
-                known.update(self._of(loaded, names))
+                handlers.update(self._of(loaded, names))
         if caught is not None:
             # A caught signal without a known call that installs its handler may have any handler.
-            by_number = {n: [h for h in known if h.number in (None, n)] for n in caught}
-            known = {
+            by_number = {n: [handler for handler in handlers if handler.number in (None, n)] for n in caught}
+            handlers = {
                 handler._replace(number=number)
-                for number, handlers in by_number.items()
-                for handler in handlers or (_UNKNOWN,)
+                for number, possible in by_number.items()
+                for handler in possible or (_UNKNOWN,)
             }
-        if any(handler.releases and handler.number in _FAULTS for handler in known):
+        if any(handler.releases and handler.number in _FAULTS for handler in handlers):
             # The handler of another signal may cause a fault, or raise its signal.
-            known = {handler._replace(releases=True) for handler in known}
-        found = [h for h in known if (h.releases or h.ends) and (h.number is None or h.number in _SIGNALS)]
-        return sorted(found, key=lambda h: (not h.releases, h.number or 0))
+            handlers = {handler._replace(releases=True) for handler in handlers}
+        relevant = [
+            handler
+            for handler in handlers
+            if (handler.releases or handler.ends) and (handler.number is None or handler.number in _SIGNALS)
+        ]
+        return sorted(relevant, key=lambda handler: (not handler.releases, handler.number or 0))
 
     def _of(self, loaded: LoadedModule, names: Collection[str] | None) -> Iterator[Handler]:
         # The handlers that a module may have installed.
@@ -166,8 +170,8 @@ class Handlers:
             yield _UNKNOWN
         else:
             try:
-                for at, name in self._installing_calls(loaded, loaded.elf, loaded.symbols, self._processor):
-                    for handler in self._installed(at, name, self._processor):
+                for call, name in self._installing_calls(loaded, loaded.elf, loaded.symbols, self._processor):
+                    for handler in self._installed(call, name, self._processor):
                         yield handler._replace(ends=handler.ends or _INTERRUPTS in names)
             except OmpdError:
                 yield _UNKNOWN
@@ -177,11 +181,13 @@ class Handlers:
     ) -> Iterator[tuple[int | None, str]]:
         # The addresses of calls that install handlers, each with the called function's name. The address is None if
         # code only takes the function's address.
-        yield from ((None, each) for each in symbols.passed_on(_FOLLOWED))
-        own = {symbol.address + loaded.bias: name for name, symbol in symbols.find_many(_FOLLOWED).items()}
+        yield from ((None, name) for name in symbols.passed_on(_FOLLOWED))
+        functions = {symbol.address + loaded.bias: name for name, symbol in symbols.find_many(_FOLLOWED).items()}
         words: dict[int, str] = {}
-        if own:  # a static program, or one with functions of these names
-            words.update((word, own[to]) for word, to in self._code.words_with(own, elf, loaded.bias).items())
+        if functions:  # a static program, or one with functions of these names
+            words.update(
+                (word, functions[to]) for word, to in self._code.words_with(functions, elf, loaded.bias).items()
+            )
         for link_address, relocation, name in DynamicLinking(elf).words(_FOLLOWED):
             word = link_address + loaded.bias
             if relocation == self._architecture.word_relocation:
@@ -189,9 +195,9 @@ class Handlers:
                 continue
             function = read_pointer(self._memory, word)
             # A word without the function was not called through: the function is missing, or not bound yet.
-            if function in own or (function is not None and self._code.module_at(function) is not loaded):
+            if function in functions or (function is not None and self._code.module_at(function) is not loaded):
                 words[word] = name
-        leads_to = {**own, **words}
+        leads_to = {**functions, **words}
         stubs: dict[int, str] = {}
         for place, address, is_load, is_through in self._code.references_to(leads_to, elf, loaded.bias, _MAX_CODE):
             if (is_load or is_through) == (address not in words):
@@ -199,7 +205,7 @@ class Handlers:
             if self._calls.is_stub(place):
                 function = read_pointer(self._memory, address)
                 starts = range(place, place - processor.max_size, -1)
-                stubs.update((at, leads_to[address]) for at in starts if self._goes_to(at, function))
+                stubs.update((stub, leads_to[address]) for stub in starts if self._goes_to(stub, function))
             else:
                 yield (None if is_load else place), leads_to[address]
         for place, address, _, _ in self._code.references_to(stubs, elf, loaded.bias, _MAX_CODE):
@@ -251,30 +257,30 @@ class Handlers:
         functions = self._functions
         if self._processor is None or not self._is_users(handler) or functions.releases.of(handler) != frozenset():
             return False
-        seen, waiting = {handler}, [handler]
+        checked, waiting = {handler}, [handler]
         while waiting:
-            at = waiting.pop()
-            extent = self._modules.function_extent(at)
-            if extent is None or extent[0] != at or len(seen) > _MAX_FUNCTIONS:
+            function = waiting.pop()
+            extent = self._modules.function_extent(function)
+            if extent is None or extent[0] != function or len(checked) > _MAX_FUNCTIONS:
                 return False
-            if self._processor.system_call in self._memory.read_code(at, extent[1] - at):
+            if self._processor.system_call in self._memory.read_code(function, extent[1] - function):
                 return False
-            for call, to in functions.targets.calls_in(at):
-                if to in seen:
+            for call, target in functions.targets.calls_in(function):
+                if target in checked:
                     continue
-                seen.add(to)
-                if to == UNKNOWN or self._is_by_variable(call, self._processor):
+                checked.add(target)
+                if target == UNKNOWN or self._is_by_variable(call, self._processor):
                     return False
-                place = self._locate(to)
-                name = _plain(place.symbol or "") if place.symbol_address == to else ""
-                if functions.targets.is_routine(to) or (self._does_no_harm(name) and not self._is_users(to)):
+                place = self._locate(target)
+                name = _plain(place.symbol or "") if place.symbol_address == target else ""
+                if functions.targets.is_routine(target) or (self._does_no_harm(name) and not self._is_users(target)):
                     continue
                 if name == _BY_NUMBER and self._is_harmless_call(call, self._processor):
-                    seen.discard(to)  # syscall() may be called again, with another number
+                    checked.discard(target)  # syscall() may be called again, with another number
                     continue
-                if not self._is_users(to):
+                if not self._is_users(target):
                     return False
-                waiting.append(to)
+                waiting.append(target)
         return True
 
     def _does_no_harm(self, name: str) -> bool:
@@ -286,8 +292,8 @@ class Handlers:
 
     def _is_by_variable(self, call: int, processor: Processor) -> bool:
         # Whether the call goes through a writable word in memory, which may hold any function.
-        found = processor.decode(self._memory.read_code(call, processor.max_size), 0, call)
-        return found is None or (found.word is not None and self._code.constant(found.word) is None)
+        instruction = processor.decode(self._memory.read_code(call, processor.max_size), 0, call)
+        return instruction is None or (instruction.word is not None and self._code.constant(instruction.word) is None)
 
     def _is_harmless_call(self, call: int, processor: Processor) -> bool:
         states = self._functions.states_before(call)
@@ -314,14 +320,14 @@ class Unbound:
 
     def locate(self, address: int) -> Location:
         """Return the symbol and module of an address; in a linkage table, the symbol that the entry refers to."""
-        found = self._locate(address)
-        if found.symbol_address == address or not self._calls.is_stub(address):
-            return found
+        place = self._locate(address)
+        if place.symbol_address == address or not self._calls.is_stub(address):
+            return place
         try:
             name = self._name(address)
         except OmpdError:
-            return found
-        return Location(address, found.module, name, address) if name is not None else found
+            return place
+        return Location(address, place.module, name, address) if name is not None else place
 
     def _name(self, address: int) -> str | None:
         loaded = self._modules.at(address)

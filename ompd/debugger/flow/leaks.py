@@ -51,14 +51,14 @@ class Leaks:
 
         A lock that the function releases on no way is no leak: the function may set it for its caller.
         """
-        known: set[tuple[int, int]] = set()
+        reported: set[tuple[int, int]] = set()
         for leader, state in self._returns.items():
             for call, held in state.held.items():
                 if held.routine.kind not in OBJECTS or held.doubt not in ("", BRANCH) or not self._is_released(held):
                     continue
                 for leaves in self._leaving(leader, call, self._before_release(held)):
-                    if (call, leaves) not in known:
-                        known.add((call, leaves))
+                    if (call, leaves) not in reported:
+                        reported.add((call, leaves))
                         yield Leak(call, held, leaves)
 
     def _is_released(self, lock: Held) -> bool:
@@ -76,20 +76,20 @@ class Leaks:
             for leader, released in self._releases.items()
             if any(kind == lock.routine.kind and meets(value, lock.value) is not False for kind, value in released)
         ]
-        found = set(waiting)
+        leaders = set(waiting)
         while waiting:
             for edge in self._incoming.get(waiting.pop(), ()):
-                if edge.leader not in found:
-                    found.add(edge.leader)
+                if edge.leader not in leaders:
+                    leaders.add(edge.leader)
                     waiting.append(edge.leader)
-        return found
+        return leaders
 
     def _leaving(self, leader: int, call: int, before_release: set[int]) -> Iterator[int]:
         # The addresses of the last instructions of some blocks: behind each, the lock is held on every way to the
         # return in the block *leader*.
-        seen, waiting = {leader}, [leader]
-        while waiting:
-            block = waiting.pop()
+        queued, queue = {leader}, [leader]
+        while queue:
+            block = queue.pop()
             if block in before_release:
                 continue
             edges = [edge for edge in self._incoming.get(block, ()) if call in edge.state.held]
@@ -100,6 +100,6 @@ class Leaks:
             for edge in edges:
                 if edge in certain:
                     yield self._blocks[edge.leader][-1].address
-                elif edge.leader not in seen and edge.state.held[call].doubt == BRANCH:
-                    seen.add(edge.leader)
-                    waiting.append(edge.leader)
+                elif edge.leader not in queued and edge.state.held[call].doubt == BRANCH:
+                    queued.add(edge.leader)
+                    queue.append(edge.leader)

@@ -33,57 +33,57 @@ def loop_around(block: int, entry: int, following: Mapping[int, Sequence[int]]) 
         raise Unavailable("the function has too many branches")
     order = _order(entry, following)
     before: dict[int, list[int]] = {}
-    for each in order:
-        for other in following[each]:
-            before.setdefault(other, []).append(each)
+    for predecessor in order:
+        for successor in following[predecessor]:
+            before.setdefault(successor, []).append(predecessor)
     dominator = _dominators(entry, order, before)
-    found: dict[int, set[int]] = {}
-    for each in order:
-        for head in following[each]:
-            if _dominates(head, each, dominator):
-                found.setdefault(head, {head}).update(_leading_to(each, head, before))
-    around = [(len(blocks), head) for head, blocks in found.items() if block in blocks]
+    loops: dict[int, set[int]] = {}  # by head
+    for end in order:
+        for head in following[end]:
+            if _dominates(head, end, dominator):
+                loops.setdefault(head, {head}).update(_leading_to(end, head, before))
+    around = [(len(blocks), head) for head, blocks in loops.items() if block in blocks]
     if not around:
         return None
     head = min(around)[1]
-    return head, frozenset(found[head])
+    return head, frozenset(loops[head])
 
 
 def _order(entry: int, following: Mapping[int, Sequence[int]]) -> list[int]:
     # Reverse postorder: each block before its successors, except in loops.
-    seen = {entry}
+    visited = {entry}
     done: list[int] = []
     work = [(entry, iter(following.get(entry, ())))]
     while work:
-        other = next((each for each in work[-1][1] if each not in seen), None)
-        if other is None:
+        successor = next((block for block in work[-1][1] if block not in visited), None)
+        if successor is None:
             done.append(work.pop()[0])
         else:
-            seen.add(other)
-            work.append((other, iter(following.get(other, ()))))
+            visited.add(successor)
+            work.append((successor, iter(following.get(successor, ()))))
     return done[::-1]
 
 
 def _dominators(entry: int, order: Sequence[int], before: Mapping[int, Sequence[int]]) -> dict[int, int]:
     # The immediate dominator of each block, by the algorithm of Cooper, Harvey and Kennedy.
     place = {block: number for number, block in enumerate(order)}
-    found = {entry: entry}
+    dominators = {entry: entry}
     is_changed = True
     while is_changed:
         is_changed = False
         for block in order[1:]:
-            known = [each for each in before[block] if each in found]
-            common = known[0]
-            for other in known[1:]:
+            processed = [predecessor for predecessor in before[block] if predecessor in dominators]
+            common = processed[0]
+            for other in processed[1:]:
                 while common != other:
                     if place[common] > place[other]:
-                        common = found[common]
+                        common = dominators[common]
                     else:
-                        other = found[other]
-            if found.get(block) != common:
-                found[block] = common
+                        other = dominators[other]
+            if dominators.get(block) != common:
+                dominators[block] = common
                 is_changed = True
-    return found
+    return dominators
 
 
 def _dominates(head: int, block: int, dominator: Mapping[int, int]) -> bool:
@@ -94,11 +94,11 @@ def _dominates(head: int, block: int, dominator: Mapping[int, int]) -> bool:
 
 def _leading_to(end: int, head: int, before: Mapping[int, Sequence[int]]) -> set[int]:
     # The blocks that reach the end of the loop without passing its head.
-    seen = {head, end}
+    blocks = {head, end}
     waiting = [end] if end != head else []
     while waiting:
-        for each in before.get(waiting.pop(), ()):
-            if each not in seen:
-                seen.add(each)
-                waiting.append(each)
-    return seen
+        for predecessor in before.get(waiting.pop(), ()):
+            if predecessor not in blocks:
+                blocks.add(predecessor)
+                waiting.append(predecessor)
+    return blocks

@@ -83,14 +83,14 @@ class Image:
         :param name: the name of the file
         :param page: the size of a page in bytes
         """
-        found = []
+        mappings = []
         for segment in self.segments:
             if segment.p_type != gabi.PT_LOAD or not segment.p_filesz:
                 continue
             low = self.bias + segment.p_vaddr
             begin, end = low // page * page, -(-(low + segment.p_filesz) // page) * page
-            found.append(FileMapping(begin, end, segment.p_offset // page * page, name))
-        return found
+            mappings.append(FileMapping(begin, end, segment.p_offset // page * page, name))
+        return mappings
 
 
 @record
@@ -136,8 +136,8 @@ def find(target: Target, finder: FileFinder, exe: str | None = None) -> ModulesI
             name, path = _locate(image, name, folders)
             located[image.start] = path if "/" in path else None
         mappings += image.mappings(name, page)
-    known = {Path(image.name).name for image in images if image.name} | {image.soname for image in images}
-    needed = dict.fromkeys(name for image in images for name in image.needed if name not in known)
+    names = {Path(image.name).name for image in images if image.name} | {image.soname for image in images}
+    needed = dict.fromkeys(name for image in images for name in image.needed if name not in names)
     mappings.sort(key=lambda mapping: mapping.start)
     start = program.start if program is not None else None
     return ModulesInMemory(tuple(mappings), start, vdso, located, tuple(needed), vector)
@@ -186,7 +186,7 @@ def _read_image(target: Target, start: int) -> Image | None:
         return None
     entries = _dynamic(target, bias, segments, header.byte_order)
     strings = _strings(target, bias, entries)
-    own = [_string(strings, value) for tag, value in entries if tag == gabi.DT_SONAME]
+    names = [_string(strings, value) for tag, value in entries if tag == gabi.DT_SONAME]
     needed = [_string(strings, value) for tag, value in entries if tag == gabi.DT_NEEDED]
     searched = [_string(strings, value) for tag, value in entries if tag in (gabi.DT_RUNPATH, gabi.DT_RPATH)]
     return Image(
@@ -196,7 +196,7 @@ def _read_image(target: Target, start: int) -> Image | None:
         segments,
         r_debug=next((value for tag, value in entries if tag == gabi.DT_DEBUG and value), None),
         has_debug_entry=any(tag == gabi.DT_DEBUG for tag, _ in entries),
-        soname=next((name for name in own if name), None),
+        soname=next((name for name in names if name), None),
         needed=tuple(name for name in needed if name),
         folders=tuple(folder for text in searched if text for folder in text.split(":")),
     )
@@ -282,16 +282,16 @@ def _auxiliary_vector(target: Target, finder: FileFinder, images: Sequence[Image
         symbol = SymbolTable(ElfFile(open_paged(path), path), None).find("__libc_stack_end")
         if symbol is None:
             return {}
-        at = int.from_bytes(target.read(loader.bias + symbol.address, size), order)
-        arguments = int.from_bytes(target.read(at, size), order)
+        address = int.from_bytes(target.read(loader.bias + symbol.address, size), order)
+        arguments = int.from_bytes(target.read(address, size), order)
         if arguments > _MAX_ARGUMENTS:
             return {}
-        at += (arguments + 2) * size
+        address += (arguments + 2) * size
         for _ in range(_MAX_ARGUMENTS):
-            at += size
-            if not any(target.read(at - size, size)):
+            address += size
+            if not any(target.read(address - size, size)):
                 break
-        vector = parse_auxv(_read_up_to(target, at, 64 * 2 * size), size, order)
+        vector = parse_auxv(_read_up_to(target, address, 64 * 2 * size), size, order)
     except (BadFile, MalformedFile, MemoryFault):
         return {}
     return vector if vector.get(AT_PHDR) == program.start + program.header.e_phoff else {}
@@ -318,17 +318,17 @@ def _name_of(target: Target, link_map: LinkMap) -> str | None:
 
 
 def _string_at(target: Target, address: int) -> str | None:
-    found = b""
-    while address and len(found) < _MAX_STRING:
-        at = address + len(found)
+    text = b""
+    while address and len(text) < _MAX_STRING:
+        place = address + len(text)
         try:
-            piece = target.read(at, 64 - at % 64)
+            piece = target.read(place, 64 - place % 64)
         except MemoryFault:
             return None
         end = piece.find(b"\0")
         if end >= 0:
-            return (found + piece[:end]).decode("utf-8", "surrogateescape")
-        found += piece
+            return (text + piece[:end]).decode("utf-8", "surrogateescape")
+        text += piece
     return None
 
 
@@ -360,8 +360,8 @@ def _folders(
 def _locate(image: Image, soname: str, folders: Sequence[tuple[str, str]]) -> tuple[str, str]:
     # Return the name in the target, and the path on this machine, of the first file *soname* that has the image's
     # program headers. Without such a file, both are *soname*.
-    for folder, here in folders if "/" not in soname else ():
-        candidate = str(Path(here, soname))
+    for folder, folder_name in folders if "/" not in soname else ():
+        candidate = str(Path(folder_name, soname))
         try:
             elf = ElfFile(open_paged(candidate), candidate)
         except (BadFile, MalformedFile):

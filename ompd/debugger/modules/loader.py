@@ -112,20 +112,20 @@ def iter_link_maps(process: Memory, r_debug: int) -> Iterator[LinkMap]:
     :raises MemoryFault: if the rest of the list cannot be read
     """
     size = process.pointer_size
-    seen: set[int] = set()
+    visited: set[int] = set()
     namespace = -1
-    while r_debug and r_debug not in seen:
+    while r_debug and r_debug not in visited:
         namespace += 1
-        seen.add(r_debug)
+        visited.add(r_debug)
         version = read_unsigned(process, r_debug, 4)
         link_map = read_unsigned(process, r_debug + size, size)
         while link_map:
-            if link_map in seen or len(seen) > _MAX_MODULES:
+            if link_map in visited or len(visited) > _MAX_MODULES:
                 raise CorruptState(link_map, "the loader's list of modules does not end")
-            seen.add(link_map)
+            visited.add(link_map)
             raw = process.read(link_map, 4 * size)
             l_addr, l_name, l_ld, following = (
-                int.from_bytes(raw[at : at + size], process.byte_order) for at in range(0, 4 * size, size)
+                int.from_bytes(raw[offset : offset + size], process.byte_order) for offset in range(0, 4 * size, size)
             )
             yield LinkMap(link_map, l_addr, l_ld, l_name, namespace)
             link_map = following

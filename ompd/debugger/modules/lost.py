@@ -52,8 +52,8 @@ def _reads_as_zeros(
     # Return whether a page of *size* bytes reads as zeros although the file has at least *least* bytes other than 0 for
     # it.
     low, high = max(page, segment.p_vaddr), min(page + size, segment.p_vaddr + segment.p_filesz)
-    at = segment.p_offset + low - segment.p_vaddr
-    if bytes(elf.data[at : at + high - low]).count(0) > high - low - least:
+    offset = segment.p_offset + low - segment.p_vaddr
+    if bytes(elf.data[offset : offset + high - low]).count(0) > high - low - least:
         return False
     try:
         return not any(target.read(bias + low, high - low))

@@ -105,9 +105,9 @@ class LoadedModule:
         build_id = self.image.build_id
         if named.elf is None and build_id is not None:
             for path in self._finder.executables(build_id):
-                found = self._open(path)
-                if found.elf is not None:
-                    return found
+                opened = self._open(path)
+                if opened.elf is not None:
+                    return opened
         return named
 
     def _open_located(self, path: str | None) -> _Opened:
@@ -117,18 +117,18 @@ class LoadedModule:
 
     def _open_named(self) -> _Opened:
         try:
-            found = self._open(self._finder.resolve(self.name))
-            if found.elf is not None or not self.name.endswith(_DELETED):
-                return found
+            opened = self._open(self._finder.resolve(self.name))
+            if opened.elf is not None or not self.name.endswith(_DELETED):
+                return opened
             path = self._finder.resolve(self.name.removesuffix(_DELETED))
         except BadFile as error:
             return _Opened(None, error.path, error.fault)
         if not os.path.lexists(path):
             return _Opened(None, path, "was deleted while the program ran")
-        found = self._open(path)
-        if found.elf is not None:
-            return found
-        return found._replace(fault=f"was replaced while the program ran, and what is there now {found.fault}")
+        opened = self._open(path)
+        if opened.elf is not None:
+            return opened
+        return opened._replace(fault=f"was replaced while the program ran, and what is there now {opened.fault}")
 
     def _open(self, path: str) -> _Opened:
         try:
@@ -253,9 +253,9 @@ class LoadedModule:
             extract = self._extract(NT_OMPD_DEBUG_FILE)
             name = f"{self._target.name}: the debug file of {self.name}"
             return ElfFile(extract, name) if extract is not None else None
-        found = self._finder.debug_file(elf, path, self.name.removesuffix(_DELETED)) if elf is not None else None
-        self._close_later(found)
-        return found
+        debug_file = self._finder.debug_file(elf, path, self.name.removesuffix(_DELETED)) if elf is not None else None
+        self._close_later(debug_file)
+        return debug_file
 
     @cached_property
     def _minidebug_elf(self) -> ElfFile | None:
@@ -274,8 +274,8 @@ class LoadedModule:
         if self.elf is None:
             return None
         # A module with .symtab has all symbols itself. Then the debug file is not opened, which would cost a checksum.
-        others = None if self.elf.section(".symtab") else lambda: self.debug_elf or self._minidebug_elf
-        return SymbolTable(self.elf, others, self._kept)
+        open_debug_file = None if self.elf.section(".symtab") else lambda: self.debug_elf or self._minidebug_elf
+        return SymbolTable(self.elf, open_debug_file, self._kept)
 
     def _kept(self, elf: ElfFile) -> FileCache | None:
         return self._cache.of(elf.data) if self._cache is not None else None
@@ -321,11 +321,11 @@ class LoadedModule:
     def companions(self) -> Companions:
         """The finder of files that the module's debug information refers to."""
         elf, path, *_ = self._opened
-        own = elf is not None and elf.section(".debug_info") is not None
-        debug = None if own or self.debug_elf is None else self.debug_elf.name
-        found = self._finder.companions(path, self.name.removesuffix(_DELETED), debug)
-        self._at_close.append(found.close)
-        return found
+        has_debug_info = elf is not None and elf.section(".debug_info") is not None
+        debug = None if has_debug_info or self.debug_elf is None else self.debug_elf.name
+        companions = self._finder.companions(path, self.name.removesuffix(_DELETED), debug)
+        self._at_close.append(companions.close)
+        return companions
 
     @cached_property
     def unwind_table(self) -> UnwindTable | None:

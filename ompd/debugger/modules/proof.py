@@ -74,17 +74,17 @@ class MappedImage:
         header, segments = self.headers
         bias = bias_of(self.start, header.e_type, segments)
         places = [(s.p_vaddr, s.p_filesz, s.p_align) for s in segments if s.p_type == gabi.PT_NOTE]
-        left = limits.FREE_BYTES
+        limit = limits.FREE_BYTES
         for address, size, align in dict.fromkeys(places):
-            left -= size
-            if left >= 0 and size <= _MAX_NOTES:
+            limit -= size
+            if limit >= 0 and size <= _MAX_NOTES:
                 try:
                     notes = self._target.read(bias + address, size)
-                    found = find_build_id(notes, header.byte_order, align)
+                    build_id = find_build_id(notes, header.byte_order, align)
                 except (MemoryFault, MalformedFile):
                     continue
-                if found is not None:
-                    return found
+                if build_id is not None:
+                    return build_id
         return None
 
     def prove(self, elf: ElfFile) -> Proof:
@@ -99,36 +99,36 @@ class MappedImage:
             return Proof(f"{_ANOTHER} (build-id {in_file.hex()}, in the target {in_memory.hex()})")
         if self.headers is not None:
             header, segments = self.headers
-            ours, theirs = _table(elf.header, elf.segments), _table(header, segments)
-            if ours != theirs and (len(ours) != len(theirs) or not _is_damage(ours, theirs)):
+            of_file, of_image = _table(elf.header, elf.segments), _table(header, segments)
+            if of_file != of_image and (len(of_file) != len(of_image) or not _is_damage(of_file, of_image)):
                 return Proof(f"{_ANOTHER} (its program headers differ)")
         bias = bias_of(self.start, elf.e_type, elf.segments)
         if any(s.p_type == gabi.PT_LOAD and s.p_offset + s.p_filesz > len(elf.data) for s in elf.segments):
             return Proof("is cut off: its segments are not in it")
         has_evidence, different = False, 0
-        for at, page in self._held_pages(elf, bias):
-            ours = bytes(elf.data[at : at + len(page)])
-            if page != ours:
-                if not _is_damage(page, ours):
-                    return Proof(f"{_ANOTHER} (its page at offset {at:#x} differs from the target's)")
-                different += _count_different(page, ours)
+        for address, page in self._held_pages(elf, bias):
+            of_file = bytes(elf.data[address : address + len(page)])
+            if page != of_file:
+                if not _is_damage(page, of_file):
+                    return Proof(f"{_ANOTHER} (its page at offset {address:#x} differs from the target's)")
+                different += _count_different(page, of_file)
             has_evidence = True
-        found = self._dynamic_difference(elf, bias, has_pages=has_evidence)
-        if found is None:
+        difference = self._dynamic_difference(elf, bias, has_pages=has_evidence)
+        if difference is None:
             return Proof(None, has_evidence, different)
-        if found > 1:
+        if difference > 1:
             return Proof(f"{_ANOTHER} (its dynamic section differs)")
-        return Proof(None, True, different + found)
+        return Proof(None, True, different + difference)
 
     def _held_pages(self, elf: ElfFile, bias: int) -> Iterator[tuple[int, bytes]]:
         # Yields the module's read-only pages that the target holds, each after its offset in the file.
-        left, size = limits.pages(elf.disk_size), self._page_size
+        limit, size = limits.pages(elf.disk_size), self._page_size
         many = _MANY_PAGES * size
         for segment in elf.segments:
             if segment.p_type != gabi.PT_LOAD or segment.p_flags & gabi.PF_W:
                 continue
-            compared = min(segment.p_filesz, left)
-            left -= compared  # in a crafted file, segments may overlap, or be in holes of the file
+            compared = min(segment.p_filesz, limit)
+            limit -= compared  # in a crafted file, segments may overlap, or be in holes of the file
             end = min(-(-compared // size) * size, segment.p_filesz)
             for start in range(0, end, many):
                 for offset, page in self._pages_read(bias + segment.p_vaddr, start, min(start + many, end)):
@@ -140,13 +140,13 @@ class MappedImage:
         # Yields the pages of a part of a segment that the target holds, each after its offset in the segment. If the
         # target has all of them, they are read at once.
         try:
-            whole = self._target.read(address + start, end - start)
+            content = self._target.read(address + start, end - start)
         except MemoryFault:
-            whole = None
+            content = None
         for offset in range(start, end, self._page_size):
             size = min(self._page_size, end - offset)
-            if whole is not None:
-                yield offset, whole[offset - start : offset - start + size]
+            if content is not None:
+                yield offset, content[offset - start : offset - start + size]
                 continue
             try:
                 yield offset, self._target.read(address + offset, size)
@@ -169,9 +169,11 @@ class MappedImage:
         different = 0
         size = elf.pointer_size
         ours = elf.segment_data(segment)
-        for at in range(0, len(raw) - 2 * size + 1, 2 * size):
-            tag, value = (int.from_bytes(raw[at + i : at + i + size], elf.byte_order) for i in (0, size))
-            file_tag, file_value = (int.from_bytes(ours[at + i : at + i + size], elf.byte_order) for i in (0, size))
+        for offset in range(0, len(raw) - 2 * size + 1, 2 * size):
+            tag, value = (int.from_bytes(raw[offset + i : offset + i + size], elf.byte_order) for i in (0, size))
+            file_tag, file_value = (
+                int.from_bytes(ours[offset + i : offset + i + size], elf.byte_order) for i in (0, size)
+            )
             if file_tag == tag == 0:
                 break
             if tag == file_tag and (not file_value or value in (file_value, file_value + bias)):
@@ -214,12 +216,12 @@ class MappedImage:
         return None
 
 
-def _count_different(one: bytes, other: bytes) -> int:
-    return sum(map(ne, one, other))
+def _count_different(data: bytes, other: bytes) -> int:
+    return sum(map(ne, data, other))
 
 
-def _differ_in_bytes(one: int, other: int, size: int) -> int:
-    words = ((word & ((1 << 8 * size) - 1)).to_bytes(size, "little") for word in (one, other))
+def _differ_in_bytes(number: int, other: int, size: int) -> int:
+    words = ((word & ((1 << 8 * size) - 1)).to_bytes(size, "little") for word in (number, other))
     return _count_different(*words)
 
 

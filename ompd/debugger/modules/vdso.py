@@ -72,11 +72,11 @@ class Vdso:
         # The row for a pc in the code for system calls, which is known even without the image; None for another pc. A
         # truncated core has lost the image, which is at the core's end, but stacks of sleeping threads need this row.
         architecture, entry = self._target.architecture, self._entry
-        known = architecture.kernel_entry
-        if known is None or entry is None or pc + self.bias != entry + known.within:
+        kernel_entry = architecture.kernel_entry
+        if kernel_entry is None or entry is None or pc + self.bias != entry + kernel_entry.within:
             return None
-        size, count = architecture.pointer_size, len(known.saved)
-        rules = {number: Rule("offset", size * (place - count)) for place, number in enumerate(known.saved)}
+        size, count = architecture.pointer_size, len(kernel_entry.saved)
+        rules = {number: Rule("offset", size * (place - count)) for place, number in enumerate(kernel_entry.saved)}
         cfa = CfaRule(architecture.dwarf_registers[architecture.sp], size * count)
         start = entry - self.bias
         return Row(pc, pc + 1, cfa, rules, start, pc + 1, False, architecture.return_address)

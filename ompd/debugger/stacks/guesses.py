@@ -110,8 +110,8 @@ class Guesser:
         return_address = self._word_at(sp + offset)
         if return_address is None or not self._is_return(return_address):
             return None
-        kept = {number: registers[number] for number in self._architecture.callee_saved if number in registers}
-        return self._guess(sp + offset + self._size, return_address, kept, "scan")
+        preserved = {number: registers[number] for number in self._architecture.callee_saved if number in registers}
+        return self._guess(sp + offset + self._size, return_address, preserved, "scan")
 
     def _edge(self, pc: int) -> int | None:
         # Return the distance from the stack pointer to the return address, None if pc is not at the entry or end of a
@@ -152,8 +152,8 @@ class Guesser:
         # Guesses that the return address is *word*, at *address*. The function has pushed the caller's frame pointer
         # right below it, or has not changed that register.
         pushed = self._word_at(address - self._size) if address - self._size >= registers[self._sp] else None
-        kept = registers.get(self._fp)
-        on_stack = (value for value in (pushed, kept) if value is not None and address < value < end)
+        saved = registers.get(self._fp)
+        on_stack = (value for value in (pushed, saved) if value is not None and address < value < end)
         fp = next((value for value in on_stack if not value % self._size), None)
         return self._guess(address + self._size, word, {} if fp is None else {self._fp: fp}, "scan")
 
@@ -202,11 +202,11 @@ class Guesser:
         if self._searched != (start, end):
             self._searched, self._likely = (start, end), []
             self._rest = (pair for pair in self._words(start, end) if pair[1] and self._is_return(pair[1]))
-        likely, rest = self._likely, self._rest
+        likely, unlikely = self._likely, self._rest
         number = 0
         while True:
             if number == len(likely):
-                pair = next(rest, None)
+                pair = next(unlikely, None)
                 if pair is None:
                     return
                 likely.append(pair)

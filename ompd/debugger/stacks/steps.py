@@ -119,7 +119,7 @@ class StepTable:
             offsets, words = {}, 0
         columns = tuple(offsets.get(low + size * word, NOTHING) for word in range(words))
         in_span = set(offsets.values())
-        rest = tuple(
+        others = tuple(
             (number, rule) for number, rule in rules.items() if number not in in_span and rule.kind != "same_value"
         )
         return_rule = row.registers.get(row.return_register)
@@ -139,6 +139,6 @@ class StepTable:
             struct.Struct(f"{self._order}{words}{self._letter}"),
             columns,
             tuple(clears),
-            rest,
+            others,
             return_kind == "undefined",
         )

@@ -83,9 +83,12 @@ class DescribedCalls:
         key = loaded.start, name or ""
         if name is not None and key not in self._starts:
             symbols = loaded.symbols.find_prefix(name) if loaded.symbols is not None else []
-            own = {symbol.address for symbol in symbols if symbol.name == name}
+            addresses = {symbol.address for symbol in symbols if symbol.name == name}
+            has_symbol = len(addresses) > 0
             try:
-                start = own.pop() + loaded.bias if len(own) == 1 else None if own else self._symbols.find_symbol(name)
+                start = addresses.pop() + loaded.bias if len(addresses) == 1 else None
+                if not has_symbol:
+                    start = self._symbols.find_symbol(name)
             except OmpdError:
                 start = None
             self._starts[key] = start
@@ -106,20 +109,20 @@ class DescribedCalls:
 def find_chain(calls: DescribedCalls, called: int, runs: int) -> Chain:
     """Return the chain of functions that left the stack; see :meth:`DescribedCalls.chain`."""
     try:
-        ways = _ways(calls, called, runs)
+        chains = _ways(calls, called, runs)
     except OmpdError:
-        ways = None  # damaged debug information counts as missing
-    if not ways:
+        chains = None  # damaged debug information counts as missing
+    if not chains:
         return Chain((ChainLink(called, None),), 0, False)
-    first, others = ways[0], ways[1:]
-    if not others:
-        return Chain(first[::-1], len(first), True)
-    outer = min(_count_common(first, way) for way in others)
-    inner = min(_count_common(first[::-1], way[::-1]) for way in others)
-    inner = min(inner, min(map(len, ways)) - outer)
-    links = first[::-1][:inner]
+    first_chain, other_chains = chains[0], chains[1:]
+    if not other_chains:
+        return Chain(first_chain[::-1], len(first_chain), True)
+    outer = min(_count_common(first_chain, chain) for chain in other_chains)
+    inner = min(_count_common(first_chain[::-1], chain[::-1]) for chain in other_chains)
+    inner = min(inner, min(map(len, chains)) - outer)
+    links = first_chain[::-1][:inner]
     if outer:
-        return Chain((*links, *first[:outer][::-1]), inner, False)
+        return Chain((*links, *first_chain[:outer][::-1]), inner, False)
     # The called function certainly belongs to the chain, even if it is uncertain by which jump it left.
     has_outermost = bool(links) and links[-1].start == called
     return Chain(links if has_outermost else (*links, ChainLink(called, None)), inner, False)
@@ -129,8 +132,8 @@ def _ways(calls: DescribedCalls, called: int, runs: int) -> list[tuple[ChainLink
     # Return all ways from *called* to *runs* by tail calls, each with the outermost link first. No way has the same
     # jump twice. None if there may be more ways: a jump's target or a function's jumps are unknown, or there are too
     # many.
-    ways: list[tuple[ChainLink, ...]] = []
-    way: list[ChainLink] = []
+    chains: list[tuple[ChainLink, ...]] = []
+    chain: list[ChainLink] = []
     jumps = _jumps(calls, called)
     if jumps is None:
         return None
@@ -140,28 +143,28 @@ def _ways(calls: DescribedCalls, called: int, runs: int) -> list[tuple[ChainLink
         if not untried[-1]:
             untried.pop()
             functions.pop()
-            if way:
-                way.pop()
+            if chain:
+                chain.pop()
             continue
         steps += 1
-        if steps > _MAX_STEPS or len(way) > _MAX_CHAIN:
+        if steps > _MAX_STEPS or len(chain) > _MAX_CHAIN:
             return None
         jump = untried[-1].pop()
         link = ChainLink(functions[-1], jump.inside)
         if jump.start is None:
             return None  # a jump by a pointer may lead anywhere
-        if link in way:
+        if link in chain:
             continue
         if jump.start == runs:
-            ways.append((*way, link))
+            chains.append((*chain, link))
             continue
         jumps = _jumps(calls, jump.start)
         if jumps is None:
             return None
-        way.append(link)
+        chain.append(link)
         functions.append(jump.start)
         untried.append(jumps)
-    return ways
+    return chains
 
 
 def _jumps(calls: DescribedCalls, function: int) -> list[Call] | None:
@@ -170,10 +173,10 @@ def _jumps(calls: DescribedCalls, function: int) -> list[Call] | None:
     return None if described is None else [call for call in described if call.is_tail]
 
 
-def _count_common(one: Sequence[ChainLink], other: Sequence[ChainLink]) -> int:
+def _count_common(chain: Sequence[ChainLink], other: Sequence[ChainLink]) -> int:
     count = 0
-    for left, right in zip(one, other, strict=False):
-        if left != right:
+    for link, other_link in zip(chain, other, strict=False):
+        if link != other_link:
             break
         count += 1
     return count

@@ -40,17 +40,17 @@ class Dependencies:
         self._loader = loader
         self._unread: list[Module] = []
         names: dict[str, Module] = {}
-        wanted: list[tuple[Module, Sequence[str]]] = []
+        needs_by_module: list[tuple[Module, Sequence[str]]] = []
         for module in loaded:
             record = module.record
             soname, needed = self._linked(module)
             names.setdefault(_basename(record.name), record)
             if soname is not None:
                 names.setdefault(soname, record)
-            wanted.append((record, needed))
+            needs_by_module.append((record, needed))
         self._needs: Mapping[Module, list[Module]] = {
             record: [names[key] for name in needed if (key := name if name in names else _basename(name)) in names]
-            for record, needed in wanted
+            for record, needed in needs_by_module
         }
         self._needed_by: dict[Module, list[Module]] = {record: [] for record in self._needs}
         for user, used in self._needs.items():
@@ -67,19 +67,19 @@ class Dependencies:
         self._unread.append(module.record)
         return None, ()
 
-    def chain(self, wanted: Module) -> Chain:
-        """Return why *wanted* is in the process."""
-        users = tuple(self._needed_by.get(wanted, ()))
-        path = _shortest(self._program, wanted, self._needs)
+    def chain(self, module: Module) -> Chain:
+        """Return why *module* is in the process."""
+        users = tuple(self._needed_by.get(module, ()))
+        path = _shortest(self._program, module, self._needs)
         if path is not None:
             return Chain("program", path, users, None)
-        fault = self._doubt(wanted)
+        fault = self._doubt(module)
         sections: list[int] = []
         try:
             sections = [link_map.l_ld for link_map in self._loader.link_maps]
         except OmpdError as error:
             fault = fault or f"the order in which modules were loaded: {error}"
-        path = self._from_root(wanted, sections)
+        path = self._from_root(module, sections)
         if fault is not None:
             return Chain(None, path, users, fault)
         # The libraries that the program needs are loaded before it runs.
@@ -122,8 +122,8 @@ class Dependencies:
             path.append(step)
         return tuple(path)
 
-    def _doubt(self, wanted: Module) -> str | None:
-        unread = [module for module in self._unread if module is not wanted]
+    def _doubt(self, module: Module) -> str | None:
+        unread = [other for other in self._unread if other is not module]
         if self._program is None:
             return "which module is the program is unknown"
         if not unread:

@@ -156,17 +156,17 @@ class KernelCalls:
     def _of_socket(self, arguments: tuple[int | None, ...]) -> SystemCall:
         # socketcall(2) is one system call for all operations on sockets. Its arguments are the number of the operation,
         # and the address of the operation's arguments.
-        which, address = arguments[:2]
+        descriptor, address = arguments[:2]
         unknown = SystemCall(None, None, (None,) * _SOCKET_ARGUMENTS)
-        if which is None or address is None:
+        if descriptor is None or address is None:
             return unknown
-        name, size, order = _SOCKET_CALLS.get(which), self._memory.pointer_size, self._memory.byte_order
+        name, size, order = _SOCKET_CALLS.get(descriptor), self._memory.pointer_size, self._memory.byte_order
         try:
             raw = self._memory.read(address, 3 * size)
         except MemoryFault:
-            return SystemCall(which, name, unknown.arguments)
+            return SystemCall(descriptor, name, unknown.arguments)
         first = [int.from_bytes(raw[offset : offset + size], order) for offset in range(0, len(raw), size)]
-        return SystemCall(which, name, (*first, *unknown.arguments[3:]))
+        return SystemCall(descriptor, name, (*first, *unknown.arguments[3:]))
 
     def futex(self, call: SystemCall) -> Futex | None:
         """Return the arguments of a ``futex`` call, None if its operation does not wait.
@@ -176,13 +176,13 @@ class KernelCalls:
         word, operation, expected, timeout = call.arguments[:4]
         if word is None or operation is None:
             raise Unavailable("the arguments of the system call are unknown")
-        which = operation & 0xFFFFFFFF & ~(FUTEX_PRIVATE | _FUTEX_CLOCK_REALTIME)
-        if which not in _FUTEX_WAITS:
+        command = operation & 0xFFFFFFFF & ~(FUTEX_PRIVATE | _FUTEX_CLOCK_REALTIME)
+        if command not in _FUTEX_WAITS:
             return None
-        deadline = None if not timeout else "relative" if which == FUTEX_WAIT else "absolute"
+        deadline = None if not timeout else "relative" if command == FUTEX_WAIT else "absolute"
         expected = expected & 0xFFFFFFFF if expected is not None else None
         timed = None if timeout is None else timeout != 0
-        return Futex(word, which, expected, bool(operation & FUTEX_PRIVATE), timed, deadline)
+        return Futex(word, command, expected, bool(operation & FUTEX_PRIVATE), timed, deadline)
 
     def words(self, call: SystemCall) -> list[WaitedWord]:
         """Return the words that a ``futex_waitv`` call waits for.

@@ -88,12 +88,12 @@ class InterpreterLock:
 
     def _locks(self, interpreter: int, next_at: int, gil_at: int) -> set[int]:
         # The addresses of all interpreters' locks, each once: interpreters may share a lock.
-        seen: set[int] = set()
+        visited: set[int] = set()
         locks: set[int] = set()
-        while interpreter and interpreter not in seen:
-            if len(seen) == _MAX_INTERPRETERS:
+        while interpreter and interpreter not in visited:
+            if len(visited) == _MAX_INTERPRETERS:
                 raise Unavailable(f"the process seems to have more than {_MAX_INTERPRETERS} Python interpreters")
-            seen.add(interpreter)
+            visited.add(interpreter)
             locks.add(self._number(interpreter + gil_at))
             interpreter = self._number(interpreter + next_at)
         if interpreter:

@@ -136,8 +136,8 @@ class SystemFacts:
         """
         target = self._target
         if target.kind not in ("live", "gdb") or target.process_id is None:
-            what = "a core" if target.kind == "core" else "LLDB"
-            raise Unavailable(f"{what} does not say which processors the process may use")
+            kind = "a core" if target.kind == "core" else "LLDB"
+            raise Unavailable(f"{kind} does not say which processors the process may use")
         from ompd.debugger.targets.live.processors import usable_processors
 
         return usable_processors(target.process_id)

@@ -81,13 +81,13 @@ def _agreed(noted: Sequence[tuple[int, int, int]]) -> list[tuple[int, int, int]]
     # Returns the trustworthy entries of *noted*, which has each thread's own number, native id and struct pthread. In a
     # container the own number of every thread differs from its native id; otherwise no number differs. So an own number
     # from overwritten memory may show as the only one that differs, or as one that two threads have.
-    times = Counter(own for own, _, _ in noted)
-    is_same = any(own == native for own, native, _ in noted)
+    times = Counter(noted_id for noted_id, _, _ in noted)
+    is_same = any(noted_id == native for noted_id, native, _ in noted)
     natives = {native for _, native, _ in noted}
     return [
-        (own, native, pthread)
-        for own, native, pthread in noted
-        if times[own] == 1 and (own == native or (len(noted) > 1 and not is_same and own not in natives))
+        (noted_id, native, pthread)
+        for noted_id, native, pthread in noted
+        if times[noted_id] == 1 and (noted_id == native or (len(noted) > 1 and not is_same and noted_id not in natives))
     ]
 
 
@@ -133,7 +133,7 @@ class Owners:
             except OmpdError:
                 is_whole = False  # memory is lost, or the kernel has cleared the own number of an ending thread
         agreed = _agreed(noted)
-        natives.update({own: (native, pthread) for own, native, pthread in agreed})
+        natives.update({noted_id: (native, pthread) for noted_id, native, pthread in agreed})
         return natives, is_whole and len(agreed) == len(noted)
 
     @cached_property
@@ -317,14 +317,14 @@ class PthreadWaits:
         # on the stack, or in a register if the registers are known.
         frames = stack.frames[:own]
         bases = {futex.word - offset for offset in _COND_WORDS if (futex.word - offset) % 8 == 0}
-        seen = bases & set(self._words_on_stack(frames))
-        if len(seen) != 1:
-            seen |= bases & _values_in_registers(frames)
+        mentioned = bases & set(self._words_on_stack(frames))
+        if len(mentioned) != 1:
+            mentioned |= bases & _values_in_registers(frames)
         reasons = {"owner": "a condition does not record who will signal it"}
-        if len(seen) != 1:
+        if len(mentioned) != 1:
             reasons["object"] = f"where the condition begins that has the word at {futex.word:#x} was not found"
             return AwaitedObject("condition", None, unavailable=reasons)
-        return AwaitedObject("condition", seen.pop(), unavailable=reasons)
+        return AwaitedObject("condition", mentioned.pop(), unavailable=reasons)
 
     def _values_of(self, frames: Sequence[Frame]) -> set[int]:
         # Return all numbers in the registers and on the stacks of frames.
@@ -394,11 +394,11 @@ class PthreadWaits:
 
     def _latch(self, futex: Futex) -> AwaitedObject:
         # The word is the only member of std::latch: how much count_down() has to count down before the threads go on.
-        left = self._word(futex.word)
-        if not 0 < left <= _MOST_MISSING:
+        count = self._word(futex.word)
+        if not 0 < count <= _MOST_MISSING:
             return AwaitedObject("futex", futex.word)
         why = "a std::latch counts, and does not record which threads count it down"
-        return AwaitedObject("latch", futex.word, missing=left, unavailable={"owner": why})
+        return AwaitedObject("latch", futex.word, missing=count, unavailable={"owner": why})
 
     def _std_barrier(self, frames: Sequence[Frame]) -> AwaitedObject:
         # The word does not lead to the barrier, because it is a word inside of libstdc++ that serves many objects. But

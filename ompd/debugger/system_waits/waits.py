@@ -255,8 +255,8 @@ class SystemWaits:
                 why = str(error)
         if not files:
             return None, {"peer": why}
-        more = len(descriptors) - len(files)
-        return ", ".join(files) + (f" and {more} more" if more else ""), {}
+        unknown_count = len(descriptors) - len(files)
+        return ", ".join(files) + (f" and {unknown_count} more" if unknown_count else ""), {}
 
 
 def _with_call(wait: ThreadWait, call: SystemCall | None) -> ThreadWait:

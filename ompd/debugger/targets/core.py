@@ -112,8 +112,8 @@ class CoreTarget:
             room = first.segments[0].p_offset - first.e_phoff
         except (MalformedFile, IndexError):
             room = 0
-        count, rest = divmod(room, sizeof_segment(parse_header(self.file, path).ident_class))
-        if rest or count < gabi.PN_XNUM or first.segments[0].p_type != gabi.PT_NOTE:
+        count, remainder = divmod(room, sizeof_segment(parse_header(self.file, path).ident_class))
+        if remainder or count < gabi.PN_XNUM or first.segments[0].p_type != gabi.PT_NOTE:
             raise BadFile(
                 path,
                 f"is cut off: {len(self.file)} bytes are left, and the number of its program headers is at its end",
@@ -152,12 +152,12 @@ class CoreTarget:
         self._auxv: dict[int, int] = {}
         self._extracts: dict[tuple[int, int], tuple[int, int]] = {}
         # A budget for bytes of notes: a crafted core may have overlapping notes, which would be read again and again.
-        left = limits.Budget(limits.FREE_BYTES + len(self.file), "its notes overlap")
+        budget = limits.Budget(limits.FREE_BYTES + len(self.file), "its notes overlap")
         read = {notes.NT_PRSTATUS, notes.NT_PRPSINFO, notes.NT_SIGINFO, notes.NT_AUXV, notes.NT_FILE, descriptors}
         for segment in self._elf.segments:
             if segment.p_type != gabi.PT_NOTE or not segment.p_filesz:
                 continue
-            left.spend(max(min(segment.p_filesz, len(self.file) - segment.p_offset), 0))
+            budget.spend(max(min(segment.p_filesz, len(self.file) - segment.p_offset), 0))
             for owner, kind, start, size, _ in self._iter_notes(segment, order):
                 if owner == notes.OMPD_OWNER and kind in (notes.NT_OMPD_FILE, notes.NT_OMPD_DEBUG_FILE):
                     self._add_extract(kind, start, size)
@@ -199,13 +199,13 @@ class CoreTarget:
         self._extracts[module, kind] = start + head, size - head
 
     def _iter_notes(self, segment: Segment, order: ByteOrder) -> Iterator[NotePlace]:
-        start, whole = segment.p_offset, segment.p_offset + segment.p_filesz
-        end = min(whole, len(self.file))
+        start, whole_end = segment.p_offset, segment.p_offset + segment.p_filesz
+        end = min(whole_end, len(self.file))
         if start >= end:
             self._notes_are_cut = True
             return
         self.file.will_need(start, min(end - start, _READ_AHEAD))
-        if end == whole:
+        if end == whole_end:
             yield from self._iter_around_holes(start, end, order)
             return
         self._notes_are_cut = True
@@ -261,13 +261,15 @@ class CoreTarget:
         if size >= end:
             if not self._notes_have_holes:
                 return None
-            left = len(self._prstatus)
-            text = f"pages of the core file's notes are lost, with an unknown number of threads: {left} are left"
+            thread_count = len(self._prstatus)
+            text = (
+                f"pages of the core file's notes are lost, with an unknown number of threads: {thread_count} are left"
+            )
             return Loss(text, True, not self._mappings, _time_written(self.name))
         count = 1 if header.e_phnum == gabi.PN_XNUM else header.e_shnum
-        whole = max(end, header.e_shoff + count * header.e_shentsize)
+        whole_size = max(end, header.e_shoff + count * header.e_shentsize)
         # The part of the core that is present is rounded down: a core without its last byte must not show 100 %.
-        text = f"the core file is cut off: {size} of {whole} bytes present ({1000 * size // whole / 10:g} %)"
+        text = f"the core file is cut off: {size} of {whole_size} bytes present ({1000 * size // whole_size / 10:g} %)"
         if self._notes_are_cut:
             threads = len(self._prstatus)
             text += (
@@ -451,13 +453,13 @@ class CoreTarget:
 
         None if no thread's note has a processor time, as in gdb's cores: then gdb has not filled the notes.
         """
-        own = self._statuses.get(thread)
-        if own is None or not any(status.time_ns for status in self._statuses.values()):
+        thread_status = self._statuses.get(thread)
+        if thread_status is None or not any(status.time_ns for status in self._statuses.values()):
             return None
         # In the kernel's cores, the first thread's note has the time of all threads together, so its own is unknown. A
         # snapshot has 0 for an unknown time.
-        is_time_unknown = thread == self.process_id and (not self._extracts or not own.time_ns)
-        return own._replace(time_ns=None) if is_time_unknown else own
+        is_time_unknown = thread == self.process_id and (not self._extracts or not thread_status.time_ns)
+        return thread_status._replace(time_ns=None) if is_time_unknown else thread_status
 
     def noted_process(self) -> ProcessNote | None:
         """Return the contents of ``NT_PRPSINFO``. None if a snapshot's note has no flags, because they are unknown."""

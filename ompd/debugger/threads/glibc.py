@@ -176,12 +176,12 @@ class GlibcThreads:
         return not value & _CANCELSTATE, bool(value & _CANCELTYPE)
 
     def _ring(self, head: int) -> Iterator[int]:
-        seen = {head}
+        visited = {head}
         node = self._value("list_t_next", head)
         while node != head:
-            if node in seen or len(seen) > _MAX_THREADS or not node:
+            if node in visited or len(visited) > _MAX_THREADS or not node:
                 raise CorruptState(node, "glibc's list of threads does not come back to its head")
-            seen.add(node)
+            visited.add(node)
             yield node
             node = self._value("list_t_next", node)
 

@@ -88,7 +88,9 @@ def _stack_words(process: StoppedProcess, thread: int) -> Sequence[int]:
         return ()
     with suppress(OmpdError):
         raw = process.memory.read(sp, min(end - sp, _MAX_STACK) // size * size)
-        return [int.from_bytes(raw[at : at + size], architecture.byte_order) for at in range(0, len(raw), size)]
+        return [
+            int.from_bytes(raw[offset : offset + size], architecture.byte_order) for offset in range(0, len(raw), size)
+        ]
     return ()
 
 

@@ -60,26 +60,26 @@ def list_choices(name: VariableName, found: Sequence[StaticVariable]) -> NoAnswe
 
 def is_meant(entry: NamedVariable, name: VariableName) -> bool:
     """Return whether *name*, with its file and scopes, may mean the variable *entry* of debug information."""
-    wanted = list(name.scopes)
+    scopes = list(name.scopes)
     if name.is_global:
-        return not any(not scope.optional for scope in entry.scopes) and entry.block is None and not wanted
-    if wanted and entry.file is not None and is_path_end(wanted[0], entry.file):
-        rest = wanted[1:]
-        return not rest or _ends_with(entry.scopes, rest, entry.is_fortran)
-    return not wanted or _ends_with(entry.scopes, wanted, entry.is_fortran)
+        return not any(not scope.optional for scope in entry.scopes) and entry.block is None and not scopes
+    if scopes and entry.file is not None and is_path_end(scopes[0], entry.file):
+        inner = scopes[1:]
+        return not inner or _ends_with(entry.scopes, inner, entry.is_fortran)
+    return not scopes or _ends_with(entry.scopes, scopes, entry.is_fortran)
 
 
 def _ends_with(scopes: Sequence[Scope], wanted: Sequence[str], fold: bool) -> bool:
     # Return whether the innermost scopes match *wanted*, apart from scopes that the source may omit.
-    rest = list(wanted)
+    remaining = list(wanted)
     for scope in reversed(scopes):
-        if not rest:
+        if not remaining:
             return True
-        if is_called(scope.name, rest[-1], fold):
-            rest.pop()
+        if is_called(scope.name, remaining[-1], fold):
+            remaining.pop()
         elif not scope.optional:
             return False
-    return not rest
+    return not remaining
 
 
 def is_path_end(wanted: str, path: str) -> bool:
@@ -115,8 +115,8 @@ def best(found: Sequence[StaticVariable], name: VariableName) -> list[StaticVari
     placed = [variable for variable in variables if variable.mechanism is not None or variable.constant is not None]
     variables = placed or variables
     if name.scopes:
-        wanted = "::".join((*name.scopes, name.name))
-        exact = [variable for variable in variables if canonical(variable.name) == canonical(wanted)]
+        spelling = "::".join((*name.scopes, name.name))
+        exact = [variable for variable in variables if canonical(variable.name) == canonical(spelling)]
         variables = exact or variables
     return variables
 

@@ -16,7 +16,8 @@ def kept_frame_size(offsets: Sequence[int]) -> int | None:
     :param offsets: the distance in each row of the function's unwind data
     :returns: None if the function does not make its frame exactly once
     """
-    top = next((at for at in range(1, len(offsets)) if offsets[at] <= offsets[at - 1]), len(offsets)) - 1
+    decreases = (number for number in range(1, len(offsets)) if offsets[number] <= offsets[number - 1])
+    top = next(decreases, len(offsets)) - 1
     if top + 1 >= len(offsets):
         return offsets[top] if offsets else None  # the function never returns
     # An epilogue undoes the prologue's last step first. Arguments of a call are pushed word by word, up to an aligned

@@ -89,7 +89,7 @@ class FunctionLocals:
 class _Prepared(NamedTuple):
     # Facts from the file about a variable at one address.
     variable: LocalVariable
-    told: LocalValue
+    value: LocalValue
     expression: bytes | None
     fault: str | None
 
@@ -98,7 +98,7 @@ class _Code(NamedTuple):
     # Facts from the file about an address: the functions there, innermost first, and the base of their frame. If the
     # base is the stack pointer, frame_size is the distance from it to the CFA between calls, None if unknown.
     scopes: list[list[_Prepared]]
-    known: dict[Key, _Prepared]
+    by_entry: dict[Key, _Prepared]
     frame_base: bytes | None
     by_stack_pointer: bool
     frame_size: int | None
@@ -147,7 +147,7 @@ class _ModuleLocals:
         :raises OmpdError: if the debug information does not have them
         """
         code = self._code(address - self._module.bias)
-        return {row.told.name for rows in code.scopes for row in rows if row.told.name}
+        return {row.value.name for rows in code.scopes for row in rows if row.value.name}
 
     def variables(
         self, frame: Frame, thread: int | None, holds_address: Callable[[str], bool] | None, parts: Parts | None
@@ -175,10 +175,10 @@ class _ModuleLocals:
             frame_base=code.frame_base,
         )
         self._types.frame = context
-        self._types.bound = partial(self._bound, context, code.known)
+        self._types.bound = partial(self._bound, context, code.by_entry)
         try:
             return [
-                FunctionLocals(tuple(self._value(row, context, holds_address, parts) for row in rows if row.told.name))
+                FunctionLocals(tuple(self._value(row, context, holds_address, parts) for row in rows if row.value.name))
                 for rows in code.scopes
             ]
         finally:
@@ -199,7 +199,7 @@ class _ModuleLocals:
         scopes = find_scopes(self._info, function, address)
         base = scopes[-1].frame_base
         frame_base = location_at(function.unit, base, address) if base is not None else None
-        found: list[list[_Prepared]] = []
+        scope_rows: list[list[_Prepared]] = []
         for scope in scopes:
             outer = self._declared_around(scope.place)
             expressions = [self._expression(variable, address) for variable in scope.variables]
@@ -212,16 +212,16 @@ class _ModuleLocals:
                 None,
             )
             rows = [
-                _Prepared(variable, self._told(variable, expression, argument, outer), expression, fault)
+                _Prepared(variable, self._described(variable, expression, argument, outer), expression, fault)
                 for variable, (expression, fault) in zip(scope.variables, expressions, strict=True)
             ]
             # Variables of inner blocks hide those of outer blocks, and variables hide parameters of the same name.
-            rows.sort(key=lambda row: (-row.told.depth, row.told.is_parameter))
-            found.append(rows)
+            rows.sort(key=lambda row: (-row.value.depth, row.value.is_parameter))
+            scope_rows.append(rows)
         by_stack_pointer = frame_base == bytes((dw.DW_OP_REG0 + self._stack_pointer,))
-        known = {key: row for rows in found for row in rows for key in row.variable.entries}
+        by_entry = {key: row for rows in scope_rows for row in rows for key in row.variable.entries}
         return _Code(
-            found, known, frame_base, by_stack_pointer, self._frame_size(address) if by_stack_pointer else None
+            scope_rows, by_entry, frame_base, by_stack_pointer, self._frame_size(address) if by_stack_pointer else None
         )
 
     def _frame_size(self, address: int) -> int | None:
@@ -231,14 +231,14 @@ class _ModuleLocals:
         if row is None:
             return None
         rows: list[tuple[int, int]] = []
-        at = row.function_start
-        while at < row.function_end and len(rows) < _MAX_ROWS:
-            step = self._module.row(at)
-            if step is None or step.end <= at:
+        start = row.function_start
+        while start < row.function_end and len(rows) < _MAX_ROWS:
+            step = self._module.row(start)
+            if step is None or step.end <= start:
                 return None
             rows.append((step.cfa.register if not step.cfa.expression else -1, step.cfa.offset))
-            at = step.end
-        if at < row.function_end or any(register != self._stack_pointer for register, _ in rows):
+            start = step.end
+        if start < row.function_end or any(register != self._stack_pointer for register, _ in rows):
             return None
         size = kept_frame_size([offset for _, offset in rows])
         # The size holds only while the function has its whole frame. If the distance to the CFA is smaller, the
@@ -252,11 +252,11 @@ class _ModuleLocals:
         if key not in self._around:
             name = function.unit.string(self._info.index.entry(function)[1].get(dw.DW_AT_NAME))
             shares = name is not None and naming.is_by_gcc(name)
-            around = find_around(self._info.index.files, function) if shares else []
-            found: set[tuple[str, int | None]] = set()
-            for place in around:
-                found |= declared_in(self._info, place)
-            self._around[key] = found
+            functions = find_around(self._info.index.files, function) if shares else []
+            names_and_lines: set[tuple[str, int | None]] = set()
+            for place in functions:
+                names_and_lines |= declared_in(self._info, place)
+            self._around[key] = names_and_lines
         return self._around[key]
 
     def _expression(self, variable: LocalVariable, address: int) -> tuple[bytes | None, str | None]:
@@ -267,7 +267,7 @@ class _ModuleLocals:
         except OmpdError as error:
             return None, str(error)
 
-    def _told(
+    def _described(
         self,
         variable: LocalVariable,
         expression: bytes | None,
@@ -304,10 +304,10 @@ class _ModuleLocals:
         target: EntryRef | None = None
         try:
             for _ in range(_MAX_REFERENCES):
-                found, tag, attributes, _ = self._types.resolve(target or place)
+                resolved, tag, attributes, _ = self._types.resolve(target or place)
                 if tag not in REFERENCES or dw.DW_AT_TYPE not in attributes:
                     break
-                target = self._info.target(found.unit, attributes[dw.DW_AT_TYPE])
+                target = self._info.target(resolved.unit, attributes[dw.DW_AT_TYPE])
         except OmpdError:
             return target
         return target
@@ -323,29 +323,29 @@ class _ModuleLocals:
     ) -> LocalValue:
         try:
             place, source = self._source(row, context)
-            if holds_address is not None and holds_address(row.told.name):
+            if holds_address is not None and holds_address(row.value.name):
                 place, source = self._pointed_to(place, source)
-                row = row._replace(told=row.told._replace(type=type_name(self._info, place)))
-            if parts is not None and (steps := parts(row.told.name)):
-                return self._part(row.told, place, source, steps)
+                row = row._replace(value=row.value._replace(type=type_name(self._info, place)))
+            if parts is not None and (steps := parts(row.value.name)):
+                return self._part(row.value, place, source, steps)
             address = source if isinstance(source, int) else None
         except OmpdError as error:
-            return row.told._replace(fault=str(error))
+            return row.value._replace(fault=str(error))
         try:
-            return row.told._replace(shown=self._formatter.show(place, source), address=address)
+            return row.value._replace(shown=self._formatter.show(place, source), address=address)
         except OmpdError as error:
-            return row.told._replace(fault=str(error), address=address)
+            return row.value._replace(fault=str(error), address=address)
 
-    def _part(self, told: LocalValue, place: EntryRef, source: int | bytes, steps: Sequence[Step]) -> LocalValue:
+    def _part(self, value: LocalValue, place: EntryRef, source: int | bytes, steps: Sequence[Step]) -> LocalValue:
         if isinstance(source, bytes):
             self._types.laid, source = source, LAID
         part = PartFinder(self._types).select(place, source, steps)
         name = type_name(self._info, part.type)
-        return told._replace(
+        return value._replace(
             shown=self._formatter.show_part(part),
             address=part.address if part.address < LAID else None,
             type=name,
-            referred=name if told.referred is not None else None,
+            referred=name if value.referred is not None else None,
         )
 
     def _source(self, row: _Prepared, context: FrameContext) -> tuple[EntryRef, int | bytes]:
@@ -358,12 +358,12 @@ class _ModuleLocals:
         return self._types.follow(variable.type, self._raw(row, variable.type, context))
 
     def _pointed_to(self, place: EntryRef, source: int | bytes) -> tuple[EntryRef, int]:
-        found, tag, attributes, _ = self._types.resolve(place)
+        pointer, tag, attributes, _ = self._types.resolve(place)
         if tag != dw.DW_TAG_POINTER_TYPE or dw.DW_AT_TYPE not in attributes:
             raise Unsupported("its name says that it holds an address, and its type that it does not")
         size = self._memory.pointer_size
         raw = self._memory.read_data(source, size) if isinstance(source, int) else source[:size]
-        target = self._info.target(found.unit, attributes[dw.DW_AT_TYPE])
+        target = self._info.target(pointer.unit, attributes[dw.DW_AT_TYPE])
         return target, int.from_bytes(raw, self._memory.byte_order)
 
     def _raw(self, row: _Prepared, type_: EntryRef, context: FrameContext) -> int | bytes:
@@ -384,8 +384,8 @@ class _ModuleLocals:
             raise Unsupported(f"a constant of {size} bytes as a number")
         return (value.raw & (1 << 8 * size) - 1).to_bytes(size, self._memory.byte_order)
 
-    def _bound(self, context: FrameContext, known: dict[Key, _Prepared], place: EntryRef) -> int:
-        row = known.get((place.unit.section, place.unit.offset, place.offset))
+    def _bound(self, context: FrameContext, by_entry: dict[Key, _Prepared], place: EntryRef) -> int:
+        row = by_entry.get((place.unit.section, place.unit.offset, place.offset))
         if row is None or row.variable.type is None:
             raise Unsupported("an array whose bounds are in a variable of another function")
         size = self._info.size_at(row.variable.type)
@@ -458,11 +458,11 @@ class Locals:
                 raise Unavailable("the frame is a guess, by which no variable is found for certain")
             if frame.is_signal_frame:
                 raise Unavailable("the frame is the kernel's")
-            found = self._in_module(frame).variables(frame, thread, holds_address, parts)
+            functions = self._in_module(frame).variables(frame, thread, holds_address, parts)
         except OmpdError as error:
             return [FunctionLocals((), str(error))] * count
         missing = FunctionLocals((), "no debug information describes the variables of its function")
-        return [*[missing] * (count - len(found)), *found[max(len(found) - count, 0) :]]
+        return [*[missing] * (count - len(functions)), *functions[max(len(functions) - count, 0) :]]
 
     def _in_module(self, frame: Frame) -> _ModuleLocals:
         module = self._modules.at(frame.call_site)
@@ -470,10 +470,10 @@ class Locals:
             raise Unavailable("its code is in no module")
         if module.start not in self._of_modules:
             self._of_modules[module.start] = self._make(module)
-        found = self._of_modules[module.start]
-        if found is None:
+        locals_of_module = self._of_modules[module.start]
+        if locals_of_module is None:
             raise Unavailable(f"{module.record.name} has no debug information")
-        return found
+        return locals_of_module
 
     def _make(self, module: LoadedModule) -> _ModuleLocals | None:
         info = self._types.info_of(module) if module.lines is not None else None

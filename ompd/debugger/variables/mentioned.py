@@ -27,7 +27,7 @@ def variables_at(locals: Locals, frame: Frame, address: int) -> Sequence[Functio
     """Return the variables that the function of *frame* has at another address of its code. Their places are those at
     that address. Their values are the present ones, not those when that code ran.
     """
-    there = _Elsewhere(
+    context = _Elsewhere(
         address,
         address,
         frame.sp,
@@ -38,7 +38,7 @@ def variables_at(locals: Locals, frame: Frame, address: int) -> Sequence[Functio
         frame.how,
         frame.guessed,
     )
-    return locals.of_frame(there)
+    return locals.of_frame(context)
 
 
 def mentioned(locals: Locals, frame: Frame, reads: Sequence[Read]) -> Collection[tuple[str, int | None]]:

@@ -39,18 +39,18 @@ def parse_name(text: str) -> VariableName:
 
     :raises BadInput: if *text* is not a possible name
     """
-    rest = text.strip()
-    stars = len(rest) - len(rest.lstrip("* "))
-    dereferences = (Dereference(),) * rest[:stars].count("*")
-    rest = rest[stars:]
-    block = _BLOCK.fullmatch(rest)
+    spelling = text.strip()
+    stars = len(spelling) - len(spelling.lstrip("* "))
+    dereferences = (Dereference(),) * spelling[:stars].count("*")
+    spelling = spelling[stars:]
+    block = _BLOCK.fullmatch(spelling)
     if block is not None:
         name = _NAME.fullmatch(block[2]) if block[2] else None
         if block[2] and name is None:
             raise _no_name(text)
         member, steps = (name[1], parse_steps(name[2])) if name is not None else ("", ())
         return VariableName(text, (), block[1], member, (*steps, *dereferences))
-    parts = split_scopes(rest)
+    parts = split_scopes(spelling)
     last = _NAME.fullmatch(parts[-1].strip())
     if last is None:
         raise _no_name(text)

@@ -163,7 +163,8 @@ class VariableReader:
         raw = self._process.memory.read_data(address, count * unit)
         letter = self._options.letter if self._options.letter in ("x", "d", "u", "o", "t", "z") else "z"
         words = [
-            format_integer(int.from_bytes(raw[at : at + unit], order), letter, unit) for at in range(0, len(raw), unit)
+            format_integer(int.from_bytes(raw[offset : offset + unit], order), letter, unit)
+            for offset in range(0, len(raw), unit)
         ]
         if size == unit:
             return Shown(words[0], words[0], False)

@@ -60,22 +60,22 @@ class Variables:
 
     def _find(self, name: VariableName) -> list[StaticVariable]:
         faults: dict[str, str] = {}
-        for modules, wanted in self._searches(name):
-            found = self._in_modules(modules, wanted, faults)
-            if found:
-                return distinguished(best(found, wanted))
+        for modules, name_inside in self._searches(name):
+            variables = self._in_modules(modules, name_inside, faults)
+            if variables:
+                return distinguished(best(variables, name_inside))
         raise self._not_found(name, faults)
 
     def _searches(self, name: VariableName) -> Iterator[tuple[list[LoadedModule], VariableName]]:
         # A module's name at the beginning selects that module.
         if name.scopes:
-            named = [m for m in self._modules if is_path_end(name.scopes[0], m.record.name)]
+            named = [module for module in self._modules if is_path_end(name.scopes[0], module.record.name)]
             if named:
                 yield named, replace(name, scopes=name.scopes[1:])
-        program = [m for m in self._modules if m.record.is_program]
-        others = [m for m in self._modules if not m.record.is_program]
+        program = [module for module in self._modules if module.record.is_program]
+        libraries = [module for module in self._modules if not module.record.is_program]
         yield program, name
-        yield [m for m in others if not m.record.is_system_library], name
+        yield [module for module in libraries if not module.record.is_system_library], name
         if name.scopes:
             # The C library and the loader share hundreds of names with users' code, such as "data".
             yield self._system_libraries(), name
@@ -86,21 +86,21 @@ class Variables:
     def _in_modules(
         self, modules: Sequence[LoadedModule], name: VariableName, faults: dict[str, str]
     ) -> list[StaticVariable]:
-        found: list[StaticVariable] = []
+        variables: list[StaticVariable] = []
         for module in modules:
             try:
-                found += self._in_debug_information(module, name)
+                variables += self._in_debug_information(module, name)
             except NoAnswer:
                 raise
             except OmpdError as error:
                 faults[module.record.name] = str(error)
-        if not found:
+        if not variables:
             for module in modules:
                 try:
-                    found += self._in_symbols(module, name)
+                    variables += self._in_symbols(module, name)
                 except OmpdError as error:
                     faults[module.record.name] = str(error)
-        return found
+        return variables
 
     # Debug information
 
@@ -113,20 +113,20 @@ class Variables:
         entries = [_in_function(module, entry) for entry in _spelled(info, name.name)]
         entries = [entry for entry in entries if is_meant(entry, name)]
         placed = {identity(entry) for entry in entries if entry.location.kind in ("address", "tls", "constant")}
-        found: list[StaticVariable] = []
+        variables: list[StaticVariable] = []
         for entry in entries:
             if entry.location.kind in ("declared", "none") and identity(entry) in placed:
                 continue
             variable = self._variable(module, info, entry)
             if variable is not None:
-                found.append(variable)
-        if not found and not name.scopes:
+                variables.append(variable)
+        if not variables and not name.scopes:
             # The name may mean a COMMON block, although in the source its name is between slashes.
-            found = self._in_blocks(module, info, replace(name, block=name.name, name=""))
-        return found
+            variables = self._in_blocks(module, info, replace(name, block=name.name, name=""))
+        return variables
 
     def _variable(self, module: LoadedModule, info: TypeInfo, entry: NamedVariable) -> StaticVariable | None:
-        made = StaticVariable(
+        variable = StaticVariable(
             name=qualified_name(entry),
             module=module.record,
             mechanism=None,
@@ -143,46 +143,50 @@ class Variables:
         )
         kind, number, raw = entry.location
         if kind == "address":
-            return self._preempted(module, entry, replace(made, mechanism=GLOBAL, offset=number + module.bias))
+            return self._preempted(module, entry, replace(variable, mechanism=GLOBAL, offset=number + module.bias))
         if kind == "tls":
-            return replace(made, mechanism=TLS, offset=_block_offset(module, number))
+            return replace(variable, mechanism=TLS, offset=_block_offset(module, number))
         if kind == "constant" and (copy := _storage_of(module, entry.name)) is not None:
             # gcc 12 (-O0) describes a static variable used only in constructs by its initial value.
-            return replace(made, fault=f"its debug information gives only its initial value; its storage may be {copy}")
+            return replace(
+                variable, fault=f"its debug information gives only its initial value; its storage may be {copy}"
+            )
         if kind == "constant":
-            size = made.size or 8
+            size = variable.size or 8
             order = module.elf.byte_order if module.elf is not None else "little"
             constant = raw or (number & (1 << 8 * size) - 1).to_bytes(size, order)
-            return replace(made, constant=constant, fault="the compiler made a constant of it, which is not in memory")
+            return replace(
+                variable, constant=constant, fault="the compiler made a constant of it, which is not in memory"
+            )
         emulated = self._emulated(module, entry)
         if emulated is not None:
-            return replace(made, mechanism=EMUTLS, offset=emulated)
+            return replace(variable, mechanism=EMUTLS, offset=emulated)
         if kind == "declared":
-            return self._declared(made)
-        return replace(made, fault="its debug information gives no location: the compiler may have removed it")
+            return self._declared(variable)
+        return replace(variable, fault="its debug information gives no location: the compiler may have removed it")
 
-    def _preempted(self, module: LoadedModule, entry: NamedVariable, made: StaticVariable) -> StaticVariable:
+    def _preempted(self, module: LoadedModule, entry: NamedVariable, variable: StaticVariable) -> StaticVariable:
         # If a library's variable is also exported by the program, the loader binds the program and the library to the
         # program's copy (a copy relocation).
         name = entry.linkage or entry.name
         if module.record.is_program or not entry.is_external or name not in _exported(module):
-            return made
+            return variable
         for program in (m for m in self._modules if m.record.is_program):
             symbol = _exported(program).get(name)
             if symbol is not None:
-                return replace(made, offset=symbol.address + program.bias)
-        return made
+                return replace(variable, offset=symbol.address + program.bias)
+        return variable
 
-    def _declared(self, made: StaticVariable) -> StaticVariable | None:
+    def _declared(self, variable: StaticVariable) -> StaticVariable | None:
         # A variable that is defined in a file without debug information: the symbol has its address.
         for module in sorted(self._modules, key=lambda m: (not m.record.is_program, m.record.is_system_library)):
-            symbol = _symbol(module, made.linkage or made.short_name)
+            symbol = _symbol(module, variable.linkage or variable.short_name)
             if symbol is None:
                 continue
             if symbol.type == STT_TLS:
-                return replace(made, module=module.record, mechanism=TLS, offset=symbol.address)
+                return replace(variable, module=module.record, mechanism=TLS, offset=symbol.address)
             if symbol.type in _DATA:
-                return replace(made, module=module.record, mechanism=GLOBAL, offset=symbol.address + module.bias)
+                return replace(variable, module=module.record, mechanism=GLOBAL, offset=symbol.address + module.bias)
         return None
 
     def _emulated(self, module: LoadedModule, entry: NamedVariable) -> int | None:
@@ -193,30 +197,30 @@ class Variables:
         names = [entry.linkage or entry.name]
         if function is not None:
             names = [*([entry.linkage] if entry.linkage else []), f"{function}.{entry.name}"]
-        found = symbols.find_many([PREFIX + name for name in names])
-        addresses = {symbol.address for symbol in found.values()}
+        controls = symbols.find_many([PREFIX + name for name in names])
+        addresses = {symbol.address for symbol in controls.values()}
         if not addresses and function is not None:
             local = re.compile(rf"(?:{re.escape(entry.name)}\.\d+|_ZZ.*E\d+{re.escape(entry.name)}(?:_\d+)?)")
-            every = symbols.find_prefix(PREFIX)
-            addresses = {s.address for s in every if local.fullmatch(s.name.removeprefix(PREFIX))}
+            candidates = symbols.find_prefix(PREFIX)
+            addresses = {s.address for s in candidates if local.fullmatch(s.name.removeprefix(PREFIX))}
         return addresses.pop() + module.bias if len(addresses) == 1 else None
 
     def _in_blocks(self, module: LoadedModule, info: TypeInfo, name: VariableName) -> list[StaticVariable]:
         assert name.block is not None
         spellings = dict.fromkeys((name.block, name.block.lower(), name.block.upper()) if name.block else (BLANK,))
         blocks = [block for spelling in spellings for block in find_common(info, spelling)]
-        found: dict[Location, StaticVariable] = {}
+        variables: dict[Location, StaticVariable] = {}
         for block in blocks:
-            for made in self._of_block(module, info, block, name.name.lower()):
-                found.setdefault(Location(made.mechanism or "", made.offset), made)
-        if blocks and not found:
+            for variable in self._of_block(module, info, block, name.name.lower()):
+                variables.setdefault(Location(variable.mechanism or "", variable.offset), variable)
+        if blocks and not variables:
             members = dict.fromkeys(member.name for block in blocks for member in block.members)
             raise NoAnswer(
                 f"the debug information of {module.record.name} has no location of a member {name.name} of the COMMON"
                 f" block /{name.block}/",
                 hint=f"it has those of {', '.join(members)}" if members else "",
             )
-        return list(found.values())
+        return list(variables.values())
 
     def _of_block(
         self, module: LoadedModule, info: TypeInfo, block: CommonBlock, member: str
@@ -224,9 +228,9 @@ class Variables:
         if member:
             for entry in block.members:
                 if entry.name.lower() == member:
-                    made = self._variable(module, info, entry)
-                    if made is not None:
-                        yield made
+                    variable = self._variable(module, info, entry)
+                    if variable is not None:
+                        yield variable
             return
         start = block.location.number
         rows = [(entry.name, entry.location.number - start, entry.type) for entry in block.members]
@@ -254,9 +258,9 @@ class Variables:
     def _in_symbols(self, module: LoadedModule, name: VariableName) -> Iterator[StaticVariable]:
         symbols = _symbols(module)
         spellings = list(linker_names(name))
-        found = symbols.find_many([*spellings, *(PREFIX + spelling for spelling in spellings)])
-        for spelling, symbol in found.items():
-            made = StaticVariable(
+        with_spellings = symbols.find_many([*spellings, *(PREFIX + spelling for spelling in spellings)])
+        for spelling, symbol in with_spellings.items():
+            variable = StaticVariable(
                 name=spelling.removeprefix(PREFIX),
                 module=module.record,
                 mechanism=GLOBAL,
@@ -268,11 +272,11 @@ class Variables:
                 short_name=name.name,
             )
             if spelling.startswith(PREFIX):
-                yield replace(made, mechanism=EMUTLS, size=None)
+                yield replace(variable, mechanism=EMUTLS, size=None)
             elif symbol.type == STT_TLS:
-                yield replace(made, mechanism=TLS, offset=symbol.address)
+                yield replace(variable, mechanism=TLS, offset=symbol.address)
             elif symbol.type in _DATA:
-                yield made
+                yield variable
 
     def guards(self, variable: StaticVariable) -> list[Symbol]:
         """Return the symbols of possible guards of a thread-local *variable* of C++. A guard records that the variable
@@ -283,9 +287,9 @@ class Variables:
         module = next(m for m in self._modules if m.start == variable.module.start)
         symbols, linkage = _symbols(module), variable.linkage or variable.short_name
         mangled = linkage[2:] if linkage.startswith("_Z") else f"{len(linkage)}{linkage}"
-        own = symbols.find(f"_ZGV{mangled}")
-        if own is not None:
-            return [own] if own.type == STT_TLS else []
+        guard = symbols.find(f"_ZGV{mangled}")
+        if guard is not None:
+            return [guard] if guard.type == STT_TLS else []
         if symbols.find(f"_ZTH{mangled}") is not None:
             return [symbol for symbol in symbols.find_prefix("__tls_guard") if symbol.type == STT_TLS]
         if any(scope.kind == "function" for scope in variable.scopes) and linkage == variable.short_name:
@@ -327,19 +331,19 @@ class Variables:
         return NoAnswer(f"no variable {name.text} in static storage{reasons}", hint=hint)
 
     def _near(self, name: VariableName) -> list[str]:
-        wanted = name.name or name.block or ""
-        known: dict[str, None] = {}
+        searched = name.name or name.block or ""
+        names: dict[str, None] = {}
         for module in self._modules:
             if module.record.is_system_library:
                 continue
             try:
-                known.update(dict.fromkeys(source_names(_symbols(module).data_names())))
+                names.update(dict.fromkeys(source_names(_symbols(module).data_names())))
             except MalformedFile:
                 continue
         by_end: dict[str, str] = {}
-        for spelling in known:
+        for spelling in names:
             by_end.setdefault(re.split(r"::|/", spelling.rstrip("/"))[-1], spelling)
-        ends = difflib.get_close_matches(wanted, by_end, n=_MAX_NEAR, cutoff=0.6)
+        ends = difflib.get_close_matches(searched, by_end, n=_MAX_NEAR, cutoff=0.6)
         return [by_end[end] for end in ends]
 
 
@@ -348,11 +352,11 @@ class Variables:
 
 def _spelled(info: TypeInfo, name: str) -> list[NamedVariable]:
     # Fortran ignores case, and its compilers use either lower or upper case.
-    found = find_named(info, name)
+    entries = find_named(info, name)
     for other in dict.fromkeys((name.lower(), name.upper())):
         if other != name:
-            found += [entry for entry in find_named(info, other) if entry.is_fortran]
-    return found
+            entries += [entry for entry in find_named(info, other) if entry.is_fortran]
+    return entries
 
 
 def _symbols(module: LoadedModule) -> SymbolTable:
@@ -374,7 +378,7 @@ def _block_offset(module: LoadedModule, number: int) -> int:
 def _in_function(module: LoadedModule, entry: NamedVariable) -> NamedVariable:
     # Return *entry* with the name of its function, if debug information lacks that name: clang omits it for a function
     # that is inlined everywhere. The linker's name of the variable contains the function's name.
-    nameless = [at for at, scope in enumerate(entry.scopes) if scope.kind == "function" and not scope.name]
+    nameless = [index for index, scope in enumerate(entry.scopes) if scope.kind == "function" and not scope.name]
     if not nameless or entry.location.kind not in ("address", "tls", "none"):
         return entry
     try:
@@ -382,8 +386,8 @@ def _in_function(module: LoadedModule, entry: NamedVariable) -> NamedVariable:
         number, ending = entry.location.number, f".{entry.name}"
         if entry.location.kind == "none":
             end = re.compile(rf"(?:\.|E\d+){re.escape(entry.name)}(?:_\d+)?$")
-            found = [symbol for symbol in symbols.find_prefix(PREFIX) if end.search(symbol.name)]
-            symbol = found[0] if len(found) == 1 else None
+            controls = [symbol for symbol in symbols.find_prefix(PREFIX) if end.search(symbol.name)]
+            symbol = controls[0] if len(controls) == 1 else None
         else:
             symbol = symbols.at(number) if entry.location.kind == "address" else symbols.thread_local_at(number)
             symbol = symbol if symbol is not None and symbol.address == number else None

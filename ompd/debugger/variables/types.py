@@ -45,12 +45,12 @@ class Types:
         order = sorted(self._modules, key=lambda m: (not m.record.is_program, m.record.is_system_library))
         for module in order:
             try:
-                found = self._find_in(module, name)
+                type_ref = self._find_in(module, name)
             except (MalformedFile, Unsupported) as error:
                 fault = fault or error
                 continue
-            if found is not None:
-                return TypeRef(found)
+            if type_ref is not None:
+                return TypeRef(type_ref)
         raise TypeNotFound(name, f"the modules' debug information ({fault})" if fault else "") from fault
 
     def find_in(self, module: Module, name: str) -> TypeRef:
@@ -70,9 +70,9 @@ class Types:
         :raises LayoutUnavailable: if the module has no debug information
         """
         loaded = self._loaded(module)
-        told = loaded.layouts.get(name, members) if loaded is not None else None
-        if told is not None:
-            return told
+        kept = loaded.layouts.get(name, members) if loaded is not None else None
+        if kept is not None:
+            return kept
         found = self._of(module, name)
         layout = _layout(found, name, members)
         info = self.info_of(loaded) if loaded is not None else None
@@ -92,8 +92,8 @@ class Types:
                 rows = find_variables(info, names) if info is not None else []
             except OmpdError:
                 rows = []  # damaged debug information counts as missing
-            found = (Variable(expression, address + module.bias) for expression, address in rows)
-            self._variables[key] = tuple(v for v in found if self._modules.at(v.address) is loaded)
+            variables = (Variable(expression, address + module.bias) for expression, address in rows)
+            self._variables[key] = tuple(v for v in variables if self._modules.at(v.address) is loaded)
         return self._variables[key]
 
     @cached_property
@@ -113,10 +113,10 @@ class Types:
                 f"{module.name} has no debug information",
                 hint="install its separate debug file, or name the folder of it with --debug-dir",
             )
-        found = self._find_in(loaded, name)
-        if found is None:
+        type_ref = self._find_in(loaded, name)
+        if type_ref is None:
             raise TypeNotFound(name, f"the debug information of {module.name}")
-        return found
+        return type_ref
 
     def _find_in(self, module: LoadedModule, name: str) -> DwarfType | None:
         info = self.info_of(module)
@@ -146,10 +146,10 @@ def field_offset(type_ref: TypeRef, field: str) -> int:
     :raises FieldNotFound: if the type has no such member
     :raises Unsupported: if the member is a bit field
     """
-    found = _checked(type_ref)
-    member = found.member(field)
+    dwarf_type = _checked(type_ref)
+    member = dwarf_type.member(field)
     if member.bits is not None:
-        raise Unsupported(f"{found.name}.{field} is a bit field, whose place is not a number of bytes")
+        raise Unsupported(f"{dwarf_type.name}.{field} is a bit field, whose place is not a number of bytes")
     return member.offset
 
 
@@ -159,19 +159,19 @@ def _checked(type_ref: TypeRef) -> DwarfType:
     return type_ref
 
 
-def _layout(found: DwarfType, name: str, members: Sequence[str]) -> StructLayout:
+def _layout(dwarf_type: DwarfType, name: str, members: Sequence[str]) -> StructLayout:
     fields: dict[str, Field] = {}
     masks: dict[str, int] = {}
-    size = found.size
+    size = dwarf_type.size
     for path in members:
         try:
-            member = found.member(path)
+            member = dwarf_type.member(path)
         except (FieldNotFound, Unsupported):
             continue
         if member.bits is None or member.first_bit is None:
             fields[path] = Field(member.offset, member.size)
         else:
             above = size * 8 - member.first_bit - member.bits
-            low = member.first_bit if found.byte_order == "little" else above
+            low = member.first_bit if dwarf_type.byte_order == "little" else above
             masks[path] = ((1 << member.bits) - 1) << low
     return StructLayout(name, size, fields, SOURCE, masks)

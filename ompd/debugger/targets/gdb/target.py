@@ -76,8 +76,10 @@ class GdbTarget:
         architecture = architecture_by_gdb_name(name)
         if architecture is not None:
             return architecture
-        known = ", ".join(a.name for a in ARCHITECTURES.values())
-        raise Unsupported(f"{self.name} is of {name}, which is not supported", hint=f"supported architectures: {known}")
+        supported = ", ".join(a.name for a in ARCHITECTURES.values())
+        raise Unsupported(
+            f"{self.name} is of {name}, which is not supported", hint=f"supported architectures: {supported}"
+        )
 
     def check(self) -> None:
         """Check that the process is still at the stop at which this target was created.

@@ -141,10 +141,10 @@ class Copy:
             end = self._memory[index].end if index >= 0 else 0
             start = max(sp - self._process.architecture.red_zone, 0) // PAGE * PAGE
             used.append((max(end - start, 0), start))
-        room, left = self._all_stacks, len(used)
+        room, threads_left = self._all_stacks, len(used)
         for size, start in sorted(used):
-            share = max(room // left // PAGE * PAGE, _LEAST_STACK, PAGE)
-            left -= 1
+            share = max(room // threads_left // PAGE * PAGE, _LEAST_STACK, PAGE)
+            threads_left -= 1
             if not size:  # a stack that was created meanwhile
                 yield start, _LEAST_STACK
             elif size <= share + _STACK_END:

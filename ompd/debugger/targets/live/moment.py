@@ -104,10 +104,10 @@ class Moment:
         if not self.asleep or None in self.asleep.values():
             return False
         try:
-            same = set(self._process.thread_ids()) == set(self.asleep)
+            is_unchanged = set(self._process.thread_ids()) == set(self.asleep)
         except TargetGone:
             return False
-        self.is_stopped = same and all(self._process.asleep(t) == how for t, how in self.asleep.items())
+        self.is_stopped = is_unchanged and all(self._process.asleep(t) == how for t, how in self.asleep.items())
         return self.is_stopped
 
     def read(self, address: int, size: int) -> bytes:
@@ -121,9 +121,9 @@ class Moment:
         if not 0 <= size <= _MAX_READ or address < 0:
             raise MemoryFault(address, size, "more than is read of a process at once")
         if not self._keeps_pages and not self._is_over and not self._pages:
-            whole = self._process.read_now(address, size)
-            if whole is not None:
-                return whole
+            content = self._process.read_now(address, size)
+            if content is not None:
+                return content
         first, last = address >> PAGE_BITS, (address + size - 1) >> PAGE_BITS
         pages = (self._pages.get(number) or self._fetch(number, address, size) for number in range(first, last + 1))
         return b"".join(pages)[within : within + size]

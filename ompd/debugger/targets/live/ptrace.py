@@ -182,12 +182,12 @@ def read_memory(
     :raises OSError: if the process is gone (ESRCH), or its memory may not be read (EPERM)
     """
     base = ctypes.addressof(ctypes.c_char.from_buffer(buffer))
-    left = list(ranges)
+    remaining = list(ranges)
     copied: list[Copied] = []
     tried: list[tuple[int, int]] = []
     index = place = holes = 0
-    while index < len(left) and not is_over():
-        batch = _batch(left, index)
+    while index < len(remaining) and not is_over():
+        batch = _batch(remaining, index)
         total = sum(size for _, size in batch)
         remote = (ctypes.c_size_t * (2 * len(batch)))(*(word for pair in batch for word in pair))
         local = (ctypes.c_size_t * 2)(base + place, total)
@@ -209,7 +209,7 @@ def read_memory(
                 index, holes, place = index + 1, 0, place + size
                 continue
             if tried_size < size and holes < _MAX_HOLES:
-                left[index] = address + tried_size, size - tried_size
+                remaining[index] = address + tried_size, size - tried_size
                 holes, place = holes + 1, place + tried_size
             else:
                 index, holes, place = index + 1, 0, place + size

@@ -120,12 +120,12 @@ def _architecture(process_id: int, header: bytes) -> Architecture:
     architecture = ARCHITECTURES.get(machine)
     if architecture is not None and (bits, order) == (architecture.elf_class, architecture.byte_order):
         return architecture
-    known = ", ".join(a.name for a in ARCHITECTURES.values())
-    what = f"{bits}-bit " if bits else ""
+    supported = ", ".join(a.name for a in ARCHITECTURES.values())
+    bitness = f"{bits}-bit " if bits else ""
     raise BadProcess(
         process_id,
-        f"runs a {what}program (ELF machine number {machine}), which is not supported",
-        hint=f"programs of these can be read: {known}",
+        f"runs a {bitness}program (ELF machine number {machine}), which is not supported",
+        hint=f"programs of these can be read: {supported}",
     )
 
 

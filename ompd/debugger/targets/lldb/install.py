@@ -33,12 +33,12 @@ def find_installs() -> Iterator[LldbInstall]:
 
     If the variable ``OMPD_LLDB`` names one, it is the only candidate.
     """
-    seen: set[str] = set()
+    visited: set[str] = set()
     chosen = os.environ.get("OMPD_LLDB")
     for command in [chosen] if chosen else sorted(find_commands(), key=_version_of, reverse=True):
         real = os.path.realpath(command)
-        if real not in seen:
-            seen.add(real)
+        if real not in visited:
+            visited.add(real)
             install = _install(command, Path(real).parent)
             if install is not None:
                 yield install

@@ -328,11 +328,11 @@ class LldbRun:
         """
         check_stopped(self._lldb, self.process)
         deadline = time.monotonic() + seconds
-        what = f"the end of {seconds:g} seconds"
+        event = f"the end of {seconds:g} seconds"
         while self._continue(deadline - time.monotonic()):
-            self._check_stop(what, True, seconds)  # a library was loaded
+            self._check_stop(event, True, seconds)  # a library was loaded
         if self.process.GetState() == self._lldb.eStateExited:
-            self._check_stop(what, True, seconds)
+            self._check_stop(event, True, seconds)
 
     @contextmanager
     def _stopping_at_libraries(self, wanted: bool) -> Iterator[None]:

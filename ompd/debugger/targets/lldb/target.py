@@ -91,9 +91,9 @@ class LldbTarget:
         architecture = architecture_by_triple(machine, self.process.GetAddressByteSize())
         if architecture is not None:
             return architecture
-        known = ", ".join(a.name for a in ARCHITECTURES.values())
+        supported = ", ".join(a.name for a in ARCHITECTURES.values())
         raise Unsupported(
-            f"{self.name} is of {machine}, which is not supported", hint=f"supported architectures: {known}"
+            f"{self.name} is of {machine}, which is not supported", hint=f"supported architectures: {supported}"
         )
 
     @property
@@ -271,8 +271,8 @@ class LldbTarget:
             names = (general.GetChildAtIndex(position).GetName() for position in range(count))
             our_names = self.architecture.lldb_registers
             renamed = ((our_names.get(name, name), position) for position, name in enumerate(names))
-            wanted = set(self.architecture.registers)
-            self._layouts[count] = tuple((name, position) for name, position in renamed if name in wanted)
+            our_registers = set(self.architecture.registers)
+            self._layouts[count] = tuple((name, position) for name, position in renamed if name in our_registers)
         return self._layouts[count]
 
     # Modules
