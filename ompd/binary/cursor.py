@@ -17,8 +17,8 @@ class Bytes(Protocol):
     def __getitem__(self, key: int, /) -> int: ...
     @overload
     def __getitem__(self, key: slice[Any, Any, Any], /) -> bytes: ...
-    def find(self, wanted: bytes, start: int, end: int, /) -> int:
-        """Return the first offset of *wanted* between *start* and *end*, -1 if there is none."""
+    def find(self, pattern: bytes, start: int, end: int, /) -> int:
+        """Return the first offset of *pattern* between *start* and *end*, -1 if there is none."""
 
 
 Buffer = Bytes | memoryview

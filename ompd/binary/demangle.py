@@ -81,20 +81,20 @@ def _entity(cursor: Any, level: int) -> Any:
         while any(map(cursor.accept, "rVKRO")):
             pass
         return _nested(cursor, level)
-    known = _SUBSTITUTION.match(cursor._raw, cursor._pos) is not None
+    is_substitution = _SUBSTITUTION.match(cursor._raw, cursor._pos) is not None
     name = _unnamed(cursor, level) or _parse_name(cursor, is_nested=True)
     if name is not None and cursor.accept("I"):
-        if not known:
+        if not is_substitution:
             cursor.add_subst(name)
         return Node("qual_name", (name, Node("tpl_args", _types(cursor, level + 1))))
     return name
 
 
 def _types(cursor: Any, level: int) -> tuple[Any, ...]:
-    found = []
+    types = []
     while not cursor.accept("E"):
-        found.append(_type(cursor, level))
-    return tuple(found)
+        types.append(_type(cursor, level))
+    return tuple(types)
 
 
 def _type(cursor: Any, level: int) -> Any:
@@ -129,7 +129,7 @@ def _nested(cursor: Any, level: int) -> Any:
     parts: list[Any] = []
     while not cursor.accept("E"):
         # The target of a substitution is already in the list of candidates for substitutions.
-        known = not parts and _SUBSTITUTION.match(cursor._raw, cursor._pos) is not None
+        is_substitution = not parts and _SUBSTITUTION.match(cursor._raw, cursor._pos) is not None
         if cursor.accept("I"):
             part = Node("tpl_args", _types(cursor, level + 1))
         else:
@@ -137,7 +137,7 @@ def _nested(cursor: Any, level: int) -> Any:
         if part is None or cursor.at_end():
             raise _NotReadable
         parts += part.value if part.kind == "qual_name" else [part]
-        if not known and not cursor._raw.startswith("E", cursor._pos):
+        if not is_substitution and not cursor._raw.startswith("E", cursor._pos):
             cursor.add_subst(Node("qual_name", tuple(parts)))
     return Node("qual_name", tuple(parts))
 
@@ -206,15 +206,15 @@ class _Writer:
         if kind == "array":
             return f"{self.text(node.ty)} [{node.dimension.value}]"
         if kind in ("data", "method"):
-            left, right = self._around(node.member_ty)
-            return f"{left}{'' if right else ' '}{self.text(node.cls_ty)}::*{right}"
+            before, behind = self._around(node.member_ty)
+            return f"{before}{'' if behind else ' '}{self.text(node.cls_ty)}::*{behind}"
         raise _NotReadable
 
     def _around(self, node: Any) -> tuple[str, str]:
         # The text before and after the mark of a pointer to *node*.
         if node.kind in _MARKS:
-            left, right = self._around(node.value)
-            return left + _MARKS[node.kind], right
+            before, behind = self._around(node.value)
+            return before + _MARKS[node.kind], behind
         if node.kind == "func":
             return f"{self.text(node.ret_ty)} (", f"){self._parameters(node)}"
         if node.kind == "array":

@@ -283,8 +283,8 @@ class UnwindTable:
             return fde.start, fde.end - fde.start
         if head.begin + layout.size > head.end:
             raise MalformedFile(f"{self._name}: an entry is too short", offset=head.begin)
-        at = self._offset + head.begin
-        start, size = layout.unpack(self._data[at : at + layout.size])
+        position = self._offset + head.begin
+        start, size = layout.unpack(self._data[position : position + layout.size])
         if reader.is_relative:
             start += self._address + head.begin
         return start & self._mask, size & self._mask
@@ -310,17 +310,17 @@ class UnwindTable:
         data, order = self._data, self._byte_order
         if not 0 <= offset <= self._size - 4:
             raise MalformedFile(f"{self._name}: no entry there", offset=offset)
-        at = self._offset + offset
-        length, header, id_size = int.from_bytes(data[at : at + 4], order), 4, 4
+        position = self._offset + offset
+        length, header, id_size = int.from_bytes(data[position : position + 4], order), 4, 4
         if length == 0:
             return None
         if length == 0xFFFFFFFF:
-            length, header = int.from_bytes(data[at + 4 : at + 12], order), 12
+            length, header = int.from_bytes(data[position + 4 : position + 12], order), 12
             id_size = 8 if self._is_debug_frame else 4
         begin, end = offset + header + id_size, offset + header + length
         if length < id_size or end > self._size:
             raise MalformedFile(f"{self._name}: an entry of {length} bytes does not fit", offset=offset)
-        number = int.from_bytes(data[at + header : at + header + id_size], order)
+        number = int.from_bytes(data[position + header : position + header + id_size], order)
         if self._is_debug_frame:
             # The CIE's offset in the section; all ones mark a CIE.
             return _Head(begin, end, number if number != (1 << 8 * id_size) - 1 else None)
@@ -348,13 +348,13 @@ class UnwindTable:
         cie, cursor = self._cie_at(head.cie), self._cursor_over(head)
         start = read_pointer(cursor, cie.pointer_encoding, self._pointer_size)
         size = read_pointer(cursor, cie.pointer_encoding & PE_FORMAT, self._pointer_size)
-        at, data = cursor.base + cursor.position, b""
+        data_address, data = cursor.base + cursor.position, b""
         if cie.has_augmentation_data:
             data_size = cursor.uleb()
-            at, data = cursor.base + cursor.position, cursor.take(data_size)
+            data_address, data = cursor.base + cursor.position, cursor.take(data_size)
         address = cursor.base + cursor.position
         instructions = cursor.take(cursor.end - cursor.position)
-        return Fde(start, start + size, cie, instructions, address, data, at)
+        return Fde(start, start + size, cie, instructions, address, data, data_address)
 
     def _cie_at(self, offset: int) -> Cie:
         if offset not in self._cies:

@@ -78,14 +78,14 @@ def extract(elf: ElfFile, *, debug: bool = True) -> bytes:
     rows: list[bytes] = []
     moved: dict[tuple[int, int], int] = {}  # old offset and size of contents that are kept unchanged: new offset
     # Copies of overlapping sections could be much larger than the file.
-    left = limits.Budget(limits.ALWAYS_COPIED + 2 * elf.disk_size, f"{elf.name}: its sections overlap")
+    budget = limits.Budget(limits.ALWAYS_COPIED + 2 * elf.disk_size, f"{elf.name}: its sections overlap")
     for section in elf.sections:
         name_at = len(names)
         if section.name:
             names += _name(section).encode("utf-8", "replace") + b"\0"
         kind, flags, contents = section.sh_type, section.sh_flags, None
         if _is_kept(section, debug):
-            contents, flags = _contents(elf, section, left)
+            contents, flags = _contents(elf, section, budget)
         if contents is None and kind != gabi.SHT_NULL:
             kind = gabi.SHT_NOBITS
         out += bytes(-len(out) % 8)
@@ -124,9 +124,9 @@ def extract(elf: ElfFile, *, debug: bool = True) -> bytes:
     return bytes(out)
 
 
-def _contents(elf: ElfFile, section: Section, left: limits.Budget) -> tuple[bytes | None, int]:
+def _contents(elf: ElfFile, section: Section, budget: limits.Budget) -> tuple[bytes | None, int]:
     # The bytes of a section for the extract, and its flags there.
-    left.spend(section.sh_size)
+    budget.spend(section.sh_size)
     try:
         data = elf.section_data(section)
     except OmpdError:

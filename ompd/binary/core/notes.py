@@ -144,7 +144,7 @@ class SignalInfo:
 
 
 def _words(data: bytes, size: int, byte_order: ByteOrder) -> list[int]:
-    return [int.from_bytes(data[at : at + size], byte_order) for at in range(0, len(data) - size + 1, size)]
+    return [int.from_bytes(data[offset : offset + size], byte_order) for offset in range(0, len(data) - size + 1, size)]
 
 
 def parse_files(
@@ -162,20 +162,20 @@ def parse_files(
         raise MalformedFile(f"NT_FILE note has {end - start} bytes, fewer than its header")
     rows = start + 2 * pointer_size
     count, page_size = _words(bytes(data[start:rows]), pointer_size, byte_order)
-    at = rows + 3 * count * pointer_size
-    if at > end:
+    names_start = rows + 3 * count * pointer_size
+    if names_start > end:
         raise MalformedFile(f"NT_FILE note names {count} mappings, {end - start} bytes cannot hold them")
     if count > limits.MAX_MAPPINGS:
         raise MalformedFile(f"NT_FILE note names {count} mappings")
     layout = struct.Struct(("<" if byte_order == "little" else ">") + 3 * {4: "I", 8: "Q"}[pointer_size])
-    names = _Names(data, at, end)
-    found: list[FileMapping] = []
-    for first, last, offset in layout.iter_unpack(bytes(data[rows:at])):
+    names = _Names(data, names_start, end)
+    mappings: list[FileMapping] = []
+    for first, last, offset in layout.iter_unpack(bytes(data[rows:names_start])):
         name = names.next()
         if name is None:
-            raise MalformedFile(f"NT_FILE note names {count} mappings and only {len(found)} files")
-        found.append(FileMapping(first, last, offset * page_size, name))
-    return found
+            raise MalformedFile(f"NT_FILE note names {count} mappings and only {len(mappings)} files")
+        mappings.append(FileMapping(first, last, offset * page_size, name))
+    return mappings
 
 
 class _Names:
@@ -188,13 +188,13 @@ class _Names:
         self._known: dict[bytes, str] = {}
 
     def next(self) -> str | None:
-        data, at, end = self._data, self._at, self._end
-        if at > end:
+        data, position, end = self._data, self._at, self._end
+        if position > end:
             return None
-        limit = min(at + limits.MAX_PATH, end)
-        stop = data.find(b"\0", at, limit)
+        limit = min(position + limits.MAX_PATH, end)
+        stop = data.find(b"\0", position, limit)
         is_cut = stop < 0 and limit < end
-        raw = bytes(data[at : limit if stop < 0 else stop])
+        raw = bytes(data[position : limit if stop < 0 else stop])
         if is_cut:
             stop = data.find(b"\0", limit, end)
         self._at = (end if stop < 0 else stop) + 1
@@ -258,8 +258,8 @@ def format_status_note(status: StatusNote, pointer_size: int, byte_order: ByteOr
     """
     word = 8 * pointer_size
     masks = b"".join((mask % (1 << word)).to_bytes(pointer_size, byte_order) for mask in status[:2])
-    seconds, rest = divmod(status.time_ns or 0, 1_000_000_000)
-    times = (seconds % (1 << (word - 1)), rest // 1_000)
+    seconds, nanoseconds = divmod(status.time_ns or 0, 1_000_000_000)
+    times = (seconds % (1 << (word - 1)), nanoseconds // 1_000)
     return masks, b"".join(number.to_bytes(pointer_size, byte_order) for number in times)
 
 

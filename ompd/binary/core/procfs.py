@@ -44,7 +44,7 @@ def parse_maps(text: bytes) -> list[MemoryMapping]:
 
     :raises MalformedFile: if a line is malformed
     """
-    found = []
+    mappings = []
     for line in text.removesuffix(b"\n").split(b"\n") if text else ():
         # address range, permissions, offset, device, inode, and, after spaces, the name, in which \\012 stands for a
         # newline
@@ -65,8 +65,8 @@ def parse_maps(text: bytes) -> list[MemoryMapping]:
             )
         except (IndexError, ValueError) as error:
             raise MalformedFile(f"a line of maps is {line[:80]!r}") from error
-        found.append(mapping)
-    return found
+        mappings.append(mapping)
+    return mappings
 
 
 def file_mappings(mappings: Sequence[MemoryMapping]) -> list[FileMapping]:
@@ -125,12 +125,12 @@ def find_connection(table: bytes, inode: int) -> str | None:
     claims = [fields for fields in map(_socket_fields, table.split(b"\n")[1:]) if fields[0] == b"%d" % inode]
     if len(claims) != 1:
         return None
-    _, *rest = claims[0]
-    if len(rest) < 3:
-        return rest[0].decode("utf-8", "replace") if rest else None
-    here, there, state = rest
+    _, *ends_and_state = claims[0]
+    if len(ends_and_state) < 3:
+        return ends_and_state[0].decode("utf-8", "replace") if ends_and_state else None
+    local, remote, state = ends_and_state
     try:
-        return f"{_address(here)} listening" if state == b"0A" else f"{_address(here)} to {_address(there)}"
+        return f"{_address(local)} listening" if state == b"0A" else f"{_address(local)} to {_address(remote)}"
     except ValueError:
         return None
 
@@ -146,11 +146,11 @@ def _socket_fields(line: bytes) -> list[bytes]:
 def _address(text: bytes) -> str:
     # The text has the address's words in hexadecimal, each in the machine's byte order, then the port.
     address, _, port = text.partition(b":")
-    words = [bytes.fromhex(address[at : at + 8].decode())[::-1] for at in range(0, len(address), 8)]
+    words = [bytes.fromhex(address[offset : offset + 8].decode())[::-1] for offset in range(0, len(address), 8)]
     raw = b"".join(words)
     if len(raw) == 4:
         return f"{'.'.join(map(str, raw))}:{int(port, 16)}"
-    parts = (f"{int.from_bytes(raw[at : at + 2], 'big'):x}" for at in range(0, len(raw), 2))
+    parts = (f"{int.from_bytes(raw[offset : offset + 2], 'big'):x}" for offset in range(0, len(raw), 2))
     return f"[{':'.join(parts)}]:{int(port, 16)}"
 
 
@@ -217,14 +217,14 @@ def parse_timers(text: bytes) -> list[Timer]:
 
     :raises MalformedFile: if a line is malformed
     """
-    found: list[Timer] = []
+    timers: list[Timer] = []
     try:
         for entry in re.split(rb"(?m)^ID:", text)[1:]:
             lines = dict(line.partition(b":")[::2] for line in entry.split(b"\n")[1:])
             how, _, where = lines[b"notify"].strip().partition(b"/")
-            which, _, task = where.partition(b".")
+            kind, _, task = where.partition(b".")
             number = int(lines[b"signal"].strip().partition(b"/")[0]) if how != b"none" else 0
-            found.append(Timer(number, int(task) if which == b"tid" else None, int(lines[b"ClockID"])))
+            timers.append(Timer(number, int(task) if kind == b"tid" else None, int(lines[b"ClockID"])))
     except (KeyError, ValueError) as error:
         raise MalformedFile(f"timers is {text[:80]!r}") from error
-    return found
+    return timers

@@ -97,11 +97,11 @@ def write_core(
     for piece in pieces:
         rows.append((gabi.PT_LOAD, piece.flags, offset, piece.address, len(piece.data), piece.size, PAGE))
         offset += -(-len(piece.data) // PAGE) * PAGE
-    for kind, flags, at, address, filesz, memsz, align in rows:
+    for kind, flags, file_offset, address, filesz, memsz, align in rows:
         if elf_class == 64:
-            out.append(program.pack(kind, flags, at, address, 0, filesz, memsz, align))
+            out.append(program.pack(kind, flags, file_offset, address, 0, filesz, memsz, align))
         else:
-            out.append(program.pack(kind, at, address, 0, filesz, memsz, flags, align))
+            out.append(program.pack(kind, file_offset, address, 0, filesz, memsz, flags, align))
     out += [raw, bytes(data_at - notes_at - len(raw))]
     stream.write(b"".join(out))
     for piece in pieces:

@@ -53,8 +53,8 @@ def read_calls(files: DebugFiles, names: Names, unit: Unit, offset: int) -> list
     """
     code = ranges_of(unit, unit.entry_at(offset)[1])
     calls = []
-    for at, attributes in _call_sites(unit, offset):
-        call = _call(files, names, unit, at, attributes)
+    for call_offset, attributes in _call_sites(unit, offset):
+        call = _call(files, names, unit, call_offset, attributes)
         # Leave out the calls in an outlined function, whose entry gcc nests in the entry of the original function.
         if call is not None and any(start <= call.inside < end for start, end in code):
             calls.append(call)
@@ -66,7 +66,7 @@ def read_passed(unit: Unit, call: Call) -> list[int]:
 
     :raises MalformedFile: if the entries are malformed
     """
-    found = []
+    passed = []
     for tag in (dw.DW_TAG_CALL_SITE_PARAMETER, dw.DW_TAG_GNU_CALL_SITE_PARAMETER):
         for entry in islice(iter_entries(unit, tag, below=call.entry, only=_VALUES), _MAX_ARGUMENTS):
             value = entry.attributes.get(dw.DW_AT_CALL_VALUE) or entry.attributes.get(dw.DW_AT_GNU_CALL_SITE_VALUE)
@@ -74,8 +74,8 @@ def read_passed(unit: Unit, call: Call) -> list[int]:
             if not isinstance(expression, bytes) or not expression:
                 continue
             if expression[0] == dw.DW_OP_ADDR and len(expression) == 1 + unit.address_size:
-                found.append(int.from_bytes(expression[1:], unit.sections.byte_order))
-    return found
+                passed.append(int.from_bytes(expression[1:], unit.sections.byte_order))
+    return passed
 
 
 def _call_sites(unit: Unit, offset: int) -> Iterator[tuple[int, Mapping[int, Value]]]:
@@ -87,9 +87,9 @@ def _call_sites(unit: Unit, offset: int) -> Iterator[tuple[int, Mapping[int, Val
 
 
 def _call(files: DebugFiles, names: Names, unit: Unit, offset: int, attributes: Mapping[int, Value]) -> Call | None:
-    at = unit.address(attributes.get(dw.DW_AT_CALL_PC))
+    pc = unit.address(attributes.get(dw.DW_AT_CALL_PC))
     behind = unit.address(attributes.get(dw.DW_AT_CALL_RETURN_PC) or attributes.get(dw.DW_AT_LOW_PC))
-    inside = at if at is not None else behind - 1 if behind else None
+    inside = pc if pc is not None else behind - 1 if behind else None
     if inside is None:
         return None
     tail = attributes.get(dw.DW_AT_CALL_TAIL_CALL) or attributes.get(dw.DW_AT_GNU_TAIL_CALL)
@@ -105,8 +105,8 @@ def _called(files: DebugFiles, names: Names, unit: Unit, origin: Value) -> tuple
         ranges: Sequence[tuple[int, int]] = ranges_of(unit, unit.entry_at(offset)[1])
         if ranges:
             return ranges[0][0], None
-        known, _, _ = names.described(unit, offset)
+        described, _, _ = names.described(unit, offset)
     except Unsupported:
         return None, None  # the entry is in a file that is not available
-    linkage = text_of(known, dw.DW_AT_LINKAGE_NAME) or text_of(known, dw.DW_AT_MIPS_LINKAGE_NAME)
-    return None, linkage or text_of(known, dw.DW_AT_NAME)
+    linkage = text_of(described, dw.DW_AT_LINKAGE_NAME) or text_of(described, dw.DW_AT_MIPS_LINKAGE_NAME)
+    return None, linkage or text_of(described, dw.DW_AT_NAME)

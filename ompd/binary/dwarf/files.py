@@ -77,17 +77,19 @@ class DebugFiles:
     @cached_property
     def supplementary(self) -> Sections | None:
         """The supplementary file's sections, None if there is none or it is not proven."""
-        found = read_supplementary(self._elf)
-        if found is None:
+        name_and_checksum = read_supplementary(self._elf)
+        if name_and_checksum is None:
             return None
         self.is_whole = False
         if self._others is None:
             return None
 
         def is_proven(elf: ElfFile) -> bool:
-            return (elf.build_id() if found.is_build_id else checksum_of(elf)) == found.proof
+            return (elf.build_id() if name_and_checksum.is_build_id else checksum_of(elf)) == name_and_checksum.proof
 
-        elf = self._others.supplementary(found.name, is_proven, found.proof if found.is_build_id else None)
+        elf = self._others.supplementary(
+            name_and_checksum.name, is_proven, name_and_checksum.proof if name_and_checksum.is_build_id else None
+        )
         if elf is None or not self._is_of_this_machine(elf):
             return None
         self.is_whole = not self._lacks_split
@@ -104,17 +106,17 @@ class DebugFiles:
 
     @cached_property
     def _packages(self) -> list[Sections]:
-        found = []
+        packages = []
         for elf in self._others.packages() if self._others is not None else ():
             if not self._is_of_this_machine(elf):
                 continue
             try:
                 sections = self._added(elf, split=True)
                 if sections.package("cu") is not None:
-                    found.append(sections)
+                    packages.append(sections)
             except MalformedFile:
                 continue
-        return found
+        return packages
 
     def whole(self, unit: Unit) -> Unit:
         """Return the split unit of the skeleton *unit*; *unit* itself if it is not a skeleton or the file is
@@ -123,10 +125,10 @@ class DebugFiles:
         if unit.sections is not self.main or not unit.has_code:
             return unit
         if unit.offset not in self._whole:
-            found = self._split_unit(unit)
-            if found is None and unit.split_name:
+            split_unit = self._split_unit(unit)
+            if split_unit is None and unit.split_name:
                 self._lacks_split, self.is_whole = True, False
-            self._whole[unit.offset] = found or unit
+            self._whole[unit.offset] = split_unit or unit
         return self._whole[unit.offset]
 
     def _split_unit(self, skeleton: Unit) -> Unit | None:
@@ -282,10 +284,10 @@ class DebugFiles:
         if form == dw.DW_FORM_REF_ADDR:
             return self.entry_at(unit.sections, unit.section_base + raw)
         if form == dw.DW_FORM_REF_SIG8:
-            found = self.unit_of_signature(unit.sections, raw)
-            if found is None:
+            type_unit = self.unit_of_signature(unit.sections, raw)
+            if type_unit is None:
                 raise Unsupported(f"{self.name}: a type with signature {raw:#x} is in another file")
-            return found, found.type_offset or 0
+            return type_unit, type_unit.type_offset or 0
         if form in SUPPLEMENTARY_REFERENCES:
             sections = self.supplementary if unit.sections is self.main else None
             if sections is None:
@@ -312,9 +314,9 @@ class DebugFiles:
         :raises MalformedFile: if a unit of the file is malformed
         """
         if sections.tag not in self._signatures:
-            every = (unit for section in (INFO, TYPES) for unit in self.units(sections, section))
+            units = (unit for section in (INFO, TYPES) for unit in self.units(sections, section))
             by_signature = self._signatures[sections.tag] = {}
-            for unit in every:
+            for unit in units:
                 if unit.signature is not None:
                     by_signature.setdefault(unit.signature, unit)
         return self._signatures[sections.tag].get(signature)

@@ -25,8 +25,8 @@ _MAX_INLINED = 1 << 16
 class _UnitFunctions(NamedTuple):
     # The functions of a unit that have been read, and the walk that reads the others.
 
-    known: list[tuple[int, int, int]]  # start, end, offset of the entry
-    others: Iterator[Entry]
+    ranges: list[tuple[int, int, int]]  # start, end, offset of the entry
+    remaining: Iterator[Entry]
 
 
 class _Inlined(NamedTuple):
@@ -67,12 +67,12 @@ class FunctionFinder:
             return []
         unit, offset = entry
         covering = [row[2] for row in self._inlined_in(unit, offset) if row[0] <= link_address < row[1]]
-        found: list[tuple[Unit, int, Mapping[int, Value] | None]] = []
+        functions: list[tuple[Unit, int, Mapping[int, Value] | None]] = []
         inlined = max(covering, key=lambda inlined: inlined.depth, default=None)
         while inlined is not None:
-            found.append((unit, inlined.offset, inlined.attributes))
+            functions.append((unit, inlined.offset, inlined.attributes))
             inlined = inlined.outer
-        return [*found, (unit, offset, None)]
+        return [*functions, (unit, offset, None)]
 
     def unit_at(self, address: int) -> Unit | None:
         """Return the unit of the code at *address*, None if there is none.
@@ -93,10 +93,10 @@ class FunctionFinder:
     @cached_property
     def _unit_ranges(self) -> list[tuple[int, int, int]]:
         # Like _aranges, for the units that are missing there. clang writes no .debug_aranges.
-        known = {offset for _, _, offset in self._aranges}
+        with_aranges = {offset for _, _, offset in self._aranges}
         rows = []
         for unit in self._files.units(self._files.main, INFO):
-            if unit.has_code and unit.offset not in known:
+            if unit.has_code and unit.offset not in with_aranges:
                 rows += [(start, end, unit.offset) for start, end in ranges_of(unit, unit.top)]
                 if len(rows) > _MAX_RANGES:
                     raise MalformedFile(".debug_info: units have too many ranges")
@@ -113,13 +113,13 @@ class FunctionFinder:
                 self._functions[key] = _UnitFunctions(
                     [], iter_entries(unit, dw.DW_TAG_SUBPROGRAM, outer=outer, only=OF_RANGES)
                 )
-            known, others = self._functions[key]
-            for start, end, offset in known:
+            known_ranges, remaining = self._functions[key]
+            for start, end, offset in known_ranges:
                 if start <= address < end:
                     return offset
-            for offset, attributes in others:
+            for offset, attributes in remaining:
                 ranges = ranges_of(unit, attributes)
-                known += [(start, end, offset) for start, end in ranges]
+                known_ranges += [(start, end, offset) for start, end in ranges]
                 if any(start <= address < end for start, end in ranges):
                     return offset
         return None

@@ -71,9 +71,9 @@ class NameSearch:
             raw = name.encode("utf-8", "replace")
             places |= self.hits_of_string(raw) | self.hits_of_entry(raw)
         units = (places[key][0] for key in sorted(places))
-        found = [unit for unit in units if unit.has_code and self.is_ours(unit)]
-        others = self._referring() if places else ()
-        return found + [unit for unit in others if key_of(unit) not in places]
+        candidates = [unit for unit in units if unit.has_code and self.is_ours(unit)]
+        referring = self._referring() if places else ()
+        return candidates + [unit for unit in referring if key_of(unit) not in places]
 
     def _referring(self) -> Iterator[Unit]:
         # Units with references into other units, as link-time optimisers and dwz write them.
@@ -82,8 +82,8 @@ class NameSearch:
             if not any(_find(sections, ".debug_abbrev", bytes((a,)) + uleb_bytes(form)) for a, form in pairs):
                 continue
             for unit in self.files.units(sections, INFO):
-                given = {pair[:2] for row in unit.abbreviations.all().values() for pair in row.attributes}
-                if unit.has_code and self.is_ours(unit) and given & pairs:
+                attributes = {pair[:2] for row in unit.abbreviations.all().values() for pair in row.attributes}
+                if unit.has_code and self.is_ours(unit) and attributes & pairs:
                     yield unit
 
     def hits_of_entry(self, raw: bytes) -> Hits:
@@ -107,19 +107,21 @@ class NameSearch:
         for sections, section in self._each_section():
             if sections.tag not in offsets:
                 kinds = (".debug_str", ".debug_line_str")
-                keys: list[Key] = [(kind, at) for kind in kinds for at in self._string_offsets(sections, kind, raw)]
+                keys: list[Key] = [
+                    (kind, position) for kind in kinds for position in self._string_offsets(sections, kind, raw)
+                ]
                 if sections is self.files.main:
-                    keys += [(_OTHER_STRINGS, at) for at in elsewhere]
+                    keys += [(_OTHER_STRINGS, position) for position in elsewhere]
                 offsets[sections.tag] = keys
             for size in self.files.offset_sizes(sections, section):
-                every = {offset for _, offset in offsets[sections.tag] if isinstance(offset, int)}
-                present = _numbers_in(sections, section, size, every) if len(every) > _FEW else every
+                values = {offset for _, offset in offsets[sections.tag] if isinstance(offset, int)}
+                present = _numbers_in(sections, section, size, values) if len(values) > _FEW else values
                 for kind, offset in offsets[sections.tag]:
                     if isinstance(offset, int) and offset in present and offset < 1 << 8 * size:
                         pattern = offset.to_bytes(size, sections.byte_order)
                         self._add_hits(hits, sections, section, pattern, (kind, offset))
         for sections in self.files.files:
-            strings = [at for kind, at in offsets.get(sections.tag, ()) if kind == ".debug_str"]
+            strings = [position for kind, position in offsets.get(sections.tag, ()) if kind == ".debug_str"]
             for unit, index in self._indexed(sections, strings):
                 hits.setdefault(key_of(unit), (unit, []))[1].append((".debug_str_offsets", index, None))
         return hits
@@ -135,14 +137,14 @@ class NameSearch:
             following = bisect_right(starts, position - base)
             start = base + starts[following - 1]
             limit = base + starts[following] if following < len(starts) else end
-            found: list[int] | None = []
-            while 0 <= position < limit and found is not None:
-                found.append(position - start)
+            positions: list[int] | None = []
+            while 0 <= position < limit and positions is not None:
+                positions.append(position - start)
                 position = data.find(pattern, position + 1, end)
-                if len(found) > _MAX_HITS:
-                    found = None  # the bytes are as common as a small number: iterate over the unit instead
+                if len(positions) > _MAX_HITS:
+                    positions = None  # the bytes are as common as a small number: iterate over the unit instead
             unit = self.files.unit(sections, starts[following - 1], section)
-            hits.setdefault(key_of(unit), (unit, []))[1].append((*key, found))
+            hits.setdefault(key_of(unit), (unit, []))[1].append((*key, positions))
             if 0 <= position < limit:
                 position = data.find(pattern, limit, end)
 
@@ -175,8 +177,8 @@ class NameSearch:
 
     def _string_bases(self, sections: Sections) -> list[tuple[int, Unit]]:
         if sections.tag not in self._bases:
-            every = (unit for section in (INFO, TYPES) for unit in self.files.units(sections, section))
-            bases = [(unit.string_offsets_base, unit) for unit in every if unit.has_string_offsets]
+            units = (unit for section in (INFO, TYPES) for unit in self.files.units(sections, section))
+            bases = [(unit.string_offsets_base, unit) for unit in units if unit.has_string_offsets]
             self._bases[sections.tag] = sorted(bases, key=lambda row: (row[0], row[1].section, row[1].offset))
         return self._bases[sections.tag]
 
@@ -188,11 +190,11 @@ def key_of(unit: Unit) -> tuple[str, int]:
 
 def _find(sections: Sections, section: str, pattern: bytes) -> list[int]:
     span = sections.span(section)
-    return [] if span is None else [at - span[1] for at in find_all(*span, pattern)]
+    return [] if span is None else [position - span[1] for position in find_all(*span, pattern)]
 
 
-def _numbers_in(sections: Sections, section: str, size: int, wanted: Set[int]) -> set[int]:
-    """Return those of the *wanted* numbers that occur in *section* as *size* bytes, aligned or not.
+def _numbers_in(sections: Sections, section: str, size: int, numbers: Set[int]) -> set[int]:
+    """Return those of the *numbers* that occur in *section* as *size* bytes, aligned or not.
 
     A short name is the tail of hundreds of strings, most of them unused. One pass per string would take seconds.
     """
@@ -200,16 +202,16 @@ def _numbers_in(sections: Sections, section: str, size: int, wanted: Set[int]) -
     if span is None:
         return set()
     data, start, end = span
-    raw = {number.to_bytes(size, sections.byte_order): number for number in wanted if number < 1 << 8 * size}
+    raw = {number.to_bytes(size, sections.byte_order): number for number in numbers if number < 1 << 8 * size}
     ours = {int.from_bytes(pattern, sys.byteorder): number for pattern, number in raw.items()}
     keys = set(ours)
-    found: set[int] = set()
-    for at in range(start, end, _PIECE):
-        view = memoryview(data[at : min(at + _PIECE + size - 1, end)])
+    present: set[int] = set()
+    for position in range(start, end, _PIECE):
+        view = memoryview(data[position : min(position + _PIECE + size - 1, end)])
         for first in range(min(size, len(view))):
             last = len(view) - (len(view) - first) % size
-            found |= keys.intersection(view[first:last].cast("I" if size == 4 else "Q"))
-    return {ours[number] for number in found}
+            present |= keys.intersection(view[first:last].cast("I" if size == 4 else "Q"))
+    return {ours[number] for number in present}
 
 
 def find_all(data: Bytes, start: int, end: int, pattern: bytes) -> list[int]:
@@ -217,14 +219,14 @@ def find_all(data: Bytes, start: int, end: int, pattern: bytes) -> list[int]:
 
     :raises MalformedFile: if *pattern* occurs too many times
     """
-    found: list[int] = []
+    positions: list[int] = []
     position = data.find(pattern, start, end)
     while position >= 0:
-        found.append(position)
-        if len(found) > _MAX_PLACES:
+        positions.append(position)
+        if len(positions) > _MAX_PLACES:
             raise MalformedFile("the same bytes too many times")
         position = data.find(pattern, position + 1, end)
-    return found
+    return positions
 
 
 def string_section(form: int) -> str | None:
@@ -321,10 +323,10 @@ class TypeIndex:
         if key not in self._candidates:
             raw = name.encode("utf-8", "replace")
             hits = self._search.hits_of_string(raw) if in_strings else self._search.hits_of_entry(raw)
-            found = sorted(hits.values(), key=lambda hit: (key_of(hit[0]) not in self._names, key_of(hit[0])))
+            units = sorted(hits.values(), key=lambda hit: (key_of(hit[0]) not in self._names, key_of(hit[0])))
             self._candidates[key] = [
-                (unit, sorted({at for hit in rows for at in self._likely(unit, hit)}))
-                for unit, rows in found
+                (unit, sorted({offset for hit in rows for offset in self._likely(unit, hit)}))
+                for unit, rows in units
                 if self._search.is_ours(unit)
             ]
         return self._candidates[key]
@@ -339,17 +341,17 @@ class TypeIndex:
         walked = key_of(unit) in self._names
         start, first, end = unit.bounds
         data = unit.data
-        ways: dict[int, list[tuple[int, bytes]]] = {}
+        codes_by_size: dict[int, list[tuple[int, bytes]]] = {}
         for code, noted in self._definitions_of(unit) if not walked else ():
             walked = walked or noted.slow_name
             if noted.name is not None and noted.name[2] == kind:
-                ways.setdefault(noted.name[1], []).append((noted.name[0], uleb_bytes(code)))
-        if positions is None and kind != ".debug_str_offsets" and ways:
+                codes_by_size.setdefault(noted.name[1], []).append((noted.name[0], uleb_bytes(code)))
+        if positions is None and kind != ".debug_str_offsets" and codes_by_size:
             walked = True
         if walked:
             yield from self._names_of(unit).places.get((kind, value), ())
             return
-        for size, codes in ways.items():
+        for size, codes in codes_by_size.items():
             if positions is None and isinstance(value, int):
                 # The bytes of a string index, a small number, are common, but few of them follow a suitable
                 # abbreviation code.
@@ -361,9 +363,9 @@ class TypeIndex:
                 places = [start + offset for offset in positions or ()]
             for position in places:
                 for distance, code_bytes in codes:
-                    at = position - distance - len(code_bytes)
-                    if at >= first and data[at : at + len(code_bytes)] == code_bytes:
-                        yield at - start
+                    entry = position - distance - len(code_bytes)
+                    if entry >= first and data[entry : entry + len(code_bytes)] == code_bytes:
+                        yield entry - start
 
     def scope_of(self, place: EntryRef) -> tuple[str, ...] | None:
         """Return the names of the scopes around the type at *place*, outermost first; None if no type is there.
@@ -416,8 +418,8 @@ class TypeIndex:
         _, attributes = self.entry(place)
         signature = attributes.get(dw.DW_AT_SIGNATURE)
         if dw.DW_AT_NAME not in attributes and signature is not None and isinstance(signature.raw, int):
-            found = self.files.unit_of_signature(place.unit.sections, signature.raw)
-            place = EntryRef(found, found.type_offset or 0) if found is not None else place
+            type_unit = self.files.unit_of_signature(place.unit.sections, signature.raw)
+            place = EntryRef(type_unit, type_unit.type_offset or 0) if type_unit is not None else place
             _, attributes = self.entry(place)
         return place.unit.string(attributes.get(dw.DW_AT_NAME)) or ""
 
@@ -460,8 +462,8 @@ class TypeIndex:
         # The abbreviation codes of type definitions in the unit, each with instructions for indexing its entries.
         key = key_of(unit)
         if key not in self._definitions:
-            every = unit.abbreviations.all().items()
-            rows = ((code, _noted(unit, row)) for code, row in every if row.tag in dw.NAMED_TYPES)
+            abbreviations = unit.abbreviations.all().items()
+            rows = ((code, _noted(unit, row)) for code, row in abbreviations if row.tag in dw.NAMED_TYPES)
             self._definitions[key] = [(code, row) for code, row in rows if row and (row.name or row.slow_name)]
         return self._definitions[key]
 
@@ -476,10 +478,10 @@ def _noted(unit: Unit, abbreviation: Abbreviation) -> _Noted | None:
     tag, _, attributes = abbreviation
     if tag not in _SCOPES:
         return None
-    given = [attribute for attribute, _, _ in attributes]
-    if tag not in dw.NAMED_TYPES or dw.DW_AT_NAME not in given or dw.DW_AT_DECLARATION in given:
+    kinds = [attribute for attribute, _, _ in attributes]
+    if tag not in dw.NAMED_TYPES or dw.DW_AT_NAME not in kinds or dw.DW_AT_DECLARATION in kinds:
         return _Noted(None, False)
-    index = given.index(dw.DW_AT_NAME)
+    index = kinds.index(dw.DW_AT_NAME)
     distance = unit.forms.steps(unit.cursor_at(unit.bounds[1]), attributes[:index])
     section = string_section(attributes[index][1])
     if not isinstance(distance, int) or section is None:
@@ -493,19 +495,19 @@ def _walk(unit: Unit) -> _Names:
     data, byte_order = unit.data, unit.sections.byte_order
     walk = EntryWalk(unit, lambda abbreviation: _noted(unit, abbreviation))
     for name, slow in walk:
-        at = walk.offset
-        scopes[at] = walk.around[-1] if walk.around else 0
+        offset = walk.offset
+        scopes[offset] = walk.around[-1] if walk.around else 0
         if name is not None:
             distance, size, section = name
             position = walk.position + distance
-            found: int | bytes
+            name_value: int | bytes
             if size:
-                found = int.from_bytes(data[position : position + size], byte_order)
+                name_value = int.from_bytes(data[position : position + size], byte_order)
             else:
                 cursor = unit.cursor_at(position)
-                found = cursor.uleb() if section else cursor.string()
-            places.setdefault((section, found), []).append(at)
+                name_value = cursor.uleb() if section else cursor.string()
+            places.setdefault((section, name_value), []).append(offset)
         elif slow:
-            value = unit.entry_at(at)[1][dw.DW_AT_NAME]
-            places.setdefault((string_section(value.form) or "?", value.raw), []).append(at)
+            value = unit.entry_at(offset)[1][dw.DW_AT_NAME]
+            places.setdefault((string_section(value.form) or "?", value.raw), []).append(offset)
     return names

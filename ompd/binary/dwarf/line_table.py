@@ -156,10 +156,10 @@ class LineTable:
 
     def _text(self, path: _Path) -> str:
         if isinstance(path, bytes):
-            found = path[: limits.MAX_PATH + 1].decode("utf-8", "replace")
+            text = path[: limits.MAX_PATH + 1].decode("utf-8", "replace")
         else:
-            found = self._unit.string(path) or ""
-        return found if len(found) <= limits.MAX_PATH else f"{found[: limits.MAX_PATH]}…"
+            text = self._unit.string(path) or ""
+        return text if len(text) <= limits.MAX_PATH else f"{text[: limits.MAX_PATH]}…"
 
     def path(self, number: int) -> str:
         """The path of a file, absolute if the compilation directory is known."""
@@ -184,25 +184,25 @@ class LineTable:
     # Rows
 
     def row_at(self, address: int, entry: bool = False) -> Row | None:
-        found = self._last_at(address)
-        if found is None:
+        last = self._last_at(address)
+        if last is None:
             return None
         if entry:
-            sequence, number, index = self._first_of_function(*found)
+            sequence, number, index = self._first_of_function(*last)
             return self._chunk(sequence, number)[1][index]
         # Like gdb, take the last row at the address that begins a statement, else the last row.
-        statements = (row for _, _, row in self._at_same_address(*found) if row[2])
-        sequence, number, index = found
+        statements = (row for _, _, row in self._at_same_address(*last) if row[2])
+        sequence, number, index = last
         return next(statements, self._chunk(sequence, number)[1][index])
 
     def first_rows(self, address: int, most: int) -> list[Row]:
         """Return up to *most* rows, starting with the first row at *address*. Empty if no sequence covers the
         address.
         """
-        found = self._last_at(address)
-        if found is None:
+        last = self._last_at(address)
+        if last is None:
             return []
-        sequence, number, index = self._first_of_function(*found)
+        sequence, number, index = self._first_of_function(*last)
         rows = self._chunk(sequence, number)[1][index : index + most]
         while len(rows) < most and number + 1 < len(sequence.firsts):
             number += 1
@@ -224,10 +224,10 @@ class LineTable:
         addresses, rows = self._chunk(sequence, number)
         address = addresses[index]
         while True:
-            for at in range(index, -1, -1):
-                if addresses[at] != address:
+            for row_index in range(index, -1, -1):
+                if addresses[row_index] != address:
                     return
-                yield number, at, rows[at]
+                yield number, row_index, rows[row_index]
             number -= 1
             if number < 0:
                 return
@@ -238,8 +238,8 @@ class LineTable:
         # The first row of a function, given the last row at its address. If a function ends in a jump, gcc adds a row
         # at the next address, where another function may begin. That row begins no statement.
         first, statement = (number, index), None
-        for at_number, at, row in self._at_same_address(sequence, number, index):
-            first = at_number, at
+        for chunk_number, row_index, row in self._at_same_address(sequence, number, index):
+            first = chunk_number, row_index
             statement = first if row[2] else statement
         return sequence, *(statement or first)
 
@@ -249,9 +249,9 @@ class LineTable:
         cursor.position = self._program
         sequences = []
         while not cursor.at_end:
-            found = self._read_sequence(cursor)
-            if found is not None and 0 < found.start < found.end:  # the linker puts dropped code at 0
-                sequences.append(found)
+            sequence = self._read_sequence(cursor)
+            if sequence is not None and 0 < sequence.start < sequence.end:  # the linker puts dropped code at 0
+                sequences.append(sequence)
         sequences.sort(key=lambda sequence: sequence.start)
         return sequences
 
@@ -265,14 +265,14 @@ class LineTable:
         self._kept.left.spend(_SEQUENCE_COST)
         self._kept.sequences.spend(1)
         while state is not None:
-            here = state
+            chunk_state = state
             addresses: list[int] = []
             rows: list[Row] = []
-            state, end = self._run(cursor, here, addresses, rows, define=True)
+            state, end = self._run(cursor, chunk_state, addresses, rows, define=True)
             if addresses:
                 firsts.append(addresses[0])
-                states.append(here)
-                self._kept.keep(self._offset, here[0], (addresses, rows))
+                states.append(chunk_state)
+                self._kept.keep(self._offset, chunk_state[0], (addresses, rows))
                 if addresses[0] < last or any(map(gt, addresses, addresses[1:])):
                     is_ordered = False
                 lowest, last = min(lowest, addresses[0] if is_ordered else min(addresses)), addresses[-1]
@@ -286,20 +286,20 @@ class LineTable:
         if sequence.is_ordered:
             return self._kept.get(self._offset, state[0]) or self._read_again(state)
         key = -1 - state[0]
-        found = self._kept.get(self._offset, key)
-        if found is None:
+        chunk_of_all = self._kept.get(self._offset, key)
+        if chunk_of_all is None:
             if len(sequence.states) * _CHUNK > _MAX_UNORDERED:
                 raise MalformedFile(".debug_line: too many rows that are not in the order of their addresses")
             addresses: list[int] = []
             rows: list[Row] = []
-            for each in sequence.states:
-                chunk = self._kept.get(self._offset, each[0]) or self._read_again(each)
+            for chunk_state in sequence.states:
+                chunk = self._kept.get(self._offset, chunk_state[0]) or self._read_again(chunk_state)
                 addresses += chunk[0]
                 rows += chunk[1]
             order = sorted(range(len(rows)), key=addresses.__getitem__)
-            found = [addresses[i] for i in order], [rows[i] for i in order]
-            self._kept.keep(self._offset, key, found)
-        return found
+            chunk_of_all = [addresses[i] for i in order], [rows[i] for i in order]
+            self._kept.keep(self._offset, key, chunk_of_all)
+        return chunk_of_all
 
     def _read_again(self, state: _State) -> _Chunk:
         addresses: list[int] = []

@@ -135,8 +135,8 @@ class LineInfo:
         return (table.path(row[0]), row[1]) if row[1] > 0 else None
 
     def _is_in(self, unit: Unit, name: str, file: str, line: int) -> bool:
-        found = self._function_with_line(unit, file, line)
-        return found is not None and name in found[1:]
+        function = self._function_with_line(unit, file, line)
+        return function is not None and name in function[1:]
 
     def functions(self, link_address: int) -> list[Function]:
         """Return the functions at *link_address*, innermost first: the inlined functions, then the function that
@@ -174,14 +174,14 @@ class LineInfo:
         """
         entries = [(unit, offset) for unit, offset, _ in self._functions.entries_at(link_address)]
         # clang 19 and later declare a task's code at the line of the function around the task, not at the task.
-        made = [entry for entry in entries if self._is_outlined(self._names.function(*entry) or "")]
-        if not made or not has_no_scopes(made[0][0]):
+        outlined = [entry for entry in entries if self._is_outlined(self._names.function(*entry) or "")]
+        if not outlined or not has_no_scopes(outlined[0][0]):
             return None
-        file, line = next((place for place in starmap(self._declared, made) if place[1] is not None), (None, None))
+        file, line = next((place for place in starmap(self._declared, outlined) if place[1] is not None), (None, None))
         if line is None:
             return None
-        found = self._function_with_line(made[0][0], file, line)
-        return found[1] if found is not None else None
+        function = self._function_with_line(outlined[0][0], file, line)
+        return function[1] if function is not None else None
 
     def function_around(self, link_address: int, linkage: str) -> str | None:
         """Return the source name of the function with the symbol *linkage*, which contains the construct of the
@@ -224,8 +224,8 @@ class LineInfo:
                 yield file, line, name, text_of(self._names.described(unit, offset)[0], dw.DW_AT_LINKAGE_NAME)
 
     def _declared(self, unit: Unit, offset: int) -> tuple[str | None, int | None]:
-        known, _, _ = self._names.described(unit, offset)
-        file, line = known.get(dw.DW_AT_DECL_FILE), known.get(dw.DW_AT_DECL_LINE)
+        described, _, _ = self._names.described(unit, offset)
+        file, line = described.get(dw.DW_AT_DECL_FILE), described.get(dw.DW_AT_DECL_LINE)
         number = line[0].number(line[1]) if line is not None else None
         return self._file(file[0], file[0].number(file[1])) if file is not None else None, number
 

@@ -57,9 +57,9 @@ def _range_steps(unit: Unit, cursor: Cursor) -> Iterator[None]:
     if unit.ranges_left is None:
         # Lists may share their bytes, so steps are limited by the section's size. Before DWARF 5 the limit is lower,
         # because each range takes two addresses.
-        new = unit.version >= 5
-        size = unit.sections.size(".debug_rnglists" if new else ".debug_ranges")
-        most = limits.list_steps(size if new else size // unit.address_size)
+        is_dwarf5 = unit.version >= 5
+        size = unit.sections.size(".debug_rnglists" if is_dwarf5 else ".debug_ranges")
+        most = limits.list_steps(size if is_dwarf5 else size // unit.address_size)
         unit.ranges_left = limits.Budget(most, f"{cursor.what}: the ranges of a unit's entries are too many")
     for _ in range(_MAX_RANGES):
         unit.ranges_left.spend(1)

@@ -169,22 +169,22 @@ def read_pieces(pieces: Sequence[Piece], size: int, read: Callable[[int, int], b
     :raises MalformedFile: if the pieces are not as large as the variable
     :raises MemoryFault: as *read* does
     """
-    found = b""
+    value = b""
     for piece in pieces:
-        wanted = size - len(found) if piece.size is None else piece.size
-        if wanted > size - len(found):
+        piece_size = size - len(value) if piece.size is None else piece.size
+        if piece_size > size - len(value):
             raise MalformedFile(f"pieces of more than the {size} bytes of a variable")
         if piece.address is not None:
-            found += read(piece.address, wanted)
+            value += read(piece.address, piece_size)
         elif piece.data is None:
             raise Unavailable("the compiler did away with it" if len(pieces) == 1 else "parts of it are nowhere")
-        elif len(piece.data) < wanted:
-            raise Unavailable(f"of its {wanted} bytes only {len(piece.data)} are known")
+        elif len(piece.data) < piece_size:
+            raise Unavailable(f"of its {piece_size} bytes only {len(piece.data)} are known")
         else:
-            found += piece.data[:wanted] if byte_order == "little" else piece.data[len(piece.data) - wanted :]
-    if len(found) != size:
-        raise MalformedFile(f"pieces of {len(found)} bytes for a variable of {size}")
-    return found
+            value += piece.data[:piece_size] if byte_order == "little" else piece.data[len(piece.data) - piece_size :]
+    if len(value) != size:
+        raise MalformedFile(f"pieces of {len(value)} bytes for a variable of {size}")
+    return value
 
 
 def evaluate_type(unit: Unit, expression: bytes, frame: FrameContext, object_address: int) -> int:
@@ -218,13 +218,13 @@ def _derefs_through(parameter: Cursor, cursor: Cursor) -> int | None:
             return None
         cursor.sleb()
     elif opcode == dw.DW_OP_FBREG or dw.DW_OP_BREG0 <= opcode <= dw.DW_OP_BREG31:
-        offset, own = parameter.sleb(), cursor.sleb() if first == opcode else None
-        if own is None:
+        offset, expression_offset = parameter.sleb(), cursor.sleb() if first == opcode else None
+        if expression_offset is None:
             return None
         if not parameter.at_end:  # a value without a location
             if parameter.byte() != dw.DW_OP_STACK_VALUE:
                 return None
-        elif own != offset or cursor.byte() != dw.DW_OP_DEREF:
+        elif expression_offset != offset or cursor.byte() != dw.DW_OP_DEREF:
             return None
     else:
         return None

@@ -46,14 +46,14 @@ class Names:
         """
         # A definition has only the attributes that its declaration (C++) or abstract instance (an inlined function)
         # lacks. The declaration and the abstract instance may be in other units, with their own strings and files.
-        known: Known = {}
+        attributes: Known = {}
         for _ in range(_MAX_REFERENCES):
             _, entry = unit.entry_at(offset)
             for attribute, value in entry.items():
-                known.setdefault(attribute, (unit, value))
+                attributes.setdefault(attribute, (unit, value))
             origin = entry.get(dw.DW_AT_ABSTRACT_ORIGIN) or entry.get(dw.DW_AT_SPECIFICATION)
             if origin is None:
-                return known, unit, offset
+                return attributes, unit, offset
             unit, offset = self._files.target(unit, origin)
         raise MalformedFile(f"{self._files.name}: a chain of entries does not end", offset=unit.offset + offset)
 
@@ -71,9 +71,9 @@ class Names:
         return self._known[key]
 
     def _function(self, unit: Unit, offset: int) -> str | None:
-        known, unit, offset = self.described(unit, offset)
-        name = text_of(known, dw.DW_AT_NAME)
-        linkage = text_of(known, dw.DW_AT_LINKAGE_NAME) or text_of(known, dw.DW_AT_MIPS_LINKAGE_NAME)
+        attributes, unit, offset = self.described(unit, offset)
+        name = text_of(attributes, dw.DW_AT_NAME)
+        linkage = text_of(attributes, dw.DW_AT_LINKAGE_NAME) or text_of(attributes, dw.DW_AT_MIPS_LINKAGE_NAME)
         if name is None or self._is_outlined(name):
             return linkage or name
         if has_no_scopes(unit):
@@ -82,9 +82,9 @@ class Names:
         if not self._add_scopes(parts, unit, offset) and linkage is not None:
             from ompd.binary.demangle import demangle
 
-            told = demangle(linkage)
-            if told is not None:
-                return told
+            demangled = demangle(linkage)
+            if demangled is not None:
+                return demangled
         qualified = "::".join(reversed(parts))
         return qualified if len(qualified) <= _MAX_NAME else None
 
@@ -92,32 +92,32 @@ class Names:
         # Add the names of the scopes around an entry, innermost first. Return False if the source function is unknown:
         # clang does not nest an outlined function in the function that contains the construct.
         inner: int | None = None  # the tag of the scope inside of this one
-        is_told = True
+        is_complete = True
         for _ in range(_MAX_SCOPES):
             around = self._files.around(unit, offset)
             if around is None:
-                return is_told
+                return is_complete
             offset = around
             tag, _ = unit.entry_at(offset)
             if tag == dw.DW_TAG_SUBPROGRAM and inner not in _TYPES:
                 return True  # gcc nests functions of C, and outlined functions
             if tag == dw.DW_TAG_SUBPROGRAM or tag in _TYPES:
                 # The scope's declaration may be elsewhere.
-                known, unit, offset = self.described(unit, offset)
-                if dw.DW_AT_SIGNATURE in known:  # the name and scopes of a type are in its type unit
-                    unit, offset = self._files.target(*known[dw.DW_AT_SIGNATURE])
-                    known, unit, offset = self.described(unit, offset)
-                name = text_of(known, dw.DW_AT_NAME)
+                attributes, unit, offset = self.described(unit, offset)
+                if dw.DW_AT_SIGNATURE in attributes:  # the name and scopes of a type are in its type unit
+                    unit, offset = self._files.target(*attributes[dw.DW_AT_SIGNATURE])
+                    attributes, unit, offset = self.described(unit, offset)
+                name = text_of(attributes, dw.DW_AT_NAME)
                 if tag == dw.DW_TAG_SUBPROGRAM:
-                    is_told = name is not None and not self._is_outlined(name)
-                    if name is None or not is_told:
+                    is_complete = name is not None and not self._is_outlined(name)
+                    if name is None or not is_complete:
                         continue  # gcc nests an outlined function, which gets no part in the name
                     parts.append(name)
                 else:
                     parts.append(name or ("{lambda}" if parts[-1].startswith("operator()") else "{unnamed}"))
             elif tag == dw.DW_TAG_NAMESPACE:
-                known, unit, offset = self.described(unit, offset)
-                parts.append(text_of(known, dw.DW_AT_NAME) or "(anonymous namespace)")
+                attributes, unit, offset = self.described(unit, offset)
+                parts.append(text_of(attributes, dw.DW_AT_NAME) or "(anonymous namespace)")
             else:
                 continue  # a block, a unit
             inner = tag
@@ -136,19 +136,19 @@ class Names:
             offset = around
             if unit.entry_at(offset)[0] == dw.DW_TAG_SUBPROGRAM:
                 name = self.function(unit, offset)
-                known, _, _ = self.described(unit, offset)
-                return (name, text_of(known, dw.DW_AT_LINKAGE_NAME)) if name is not None else None
+                attributes, _, _ = self.described(unit, offset)
+                return (name, text_of(attributes, dw.DW_AT_LINKAGE_NAME)) if name is not None else None
         return None
 
 
-def text_of(known: Known, attribute: int) -> str | None:
+def text_of(attributes: Known, attribute: int) -> str | None:
     """Return the text of an attribute, None if the attribute is missing, or its text is empty or too long.
 
     :raises Unsupported: if the text is in a file that is not available
     """
-    if attribute not in known:
+    if attribute not in attributes:
         return None
-    unit, value = known[attribute]
+    unit, value = attributes[attribute]
     text = unit.string(value)
     if text is None:
         raise Unsupported("a name is in a supplementary file (dwz's), which was not found")

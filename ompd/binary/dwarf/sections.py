@@ -95,11 +95,11 @@ class Sections:
 
     def _joined(self, name: str, buffer: Buffer, start: int, end: int) -> tuple[Buffer, int, int]:
         # No linker has joined the sections of a split file, so each type unit has its own section.
-        every = [section for section in self._elf.sections if section.name == name]
-        if len(every) < 2:
+        sections = [section for section in self._elf.sections if section.name == name]
+        if len(sections) < 2:
             return buffer, start, end
         joined = bytearray()
-        for section in every:
+        for section in sections:
             data = self._elf.section_data(section)
             if len(joined) + len(data) > limits.inflated(self._elf.disk_size):
                 raise MalformedFile(f"{self._elf.name}: too many sections called {name}")
@@ -138,8 +138,8 @@ class Sections:
         buffer, start, limit = span
         if end is not None:
             limit = min(limit, start + end)
-        what = intern(f"{self._elf.name}: {name}")  # every unit keeps this text
-        return Cursor(buffer, self.byte_order, position=start + offset, end=limit, what=what, base=-start)
+        description = intern(f"{self._elf.name}: {name}")  # every unit keeps this text
+        return Cursor(buffer, self.byte_order, position=start + offset, end=limit, what=description, base=-start)
 
     def once(self, name: str, offset: int, read: Callable[[Cursor], T]) -> T:
         """Return the result of *read* for a cursor at *offset* of the section. The result is cached.
@@ -209,13 +209,13 @@ class PackageIndex:
         """
         mask = self._slots - 1
         slot, step = signature & mask, (signature >> 32) & mask | 1
-        wanted = signature.to_bytes(8, self._byte_order)
+        key = signature.to_bytes(8, self._byte_order)
         for _ in range(min(self._slots, _MAX_PROBES)):
-            at = 16 + 8 * slot
+            position = 16 + 8 * slot
             row = self._number(self._row_numbers + 4 * slot)
             if row == 0:
                 return None
-            if self._raw[at : at + 8] == wanted:
+            if self._raw[position : position + 8] == key:
                 return self._contribution(row)
             slot = (slot + step) & mask
         if self._slots > _MAX_PROBES:
@@ -248,8 +248,12 @@ def read_supplementary(elf: ElfFile) -> Supplementary | None:
         if not mark or not name or not build_id:
             raise MalformedFile(f"{elf.name}: .gnu_debugaltlink names no file", offset=section.sh_offset)
         return Supplementary(name.decode("utf-8", "surrogateescape"), build_id, is_build_id=True)
-    found = _read_debug_sup(elf)
-    return Supplementary(found[1], found[2], is_build_id=False) if found is not None and not found[0] else None
+    name_and_checksum = _read_debug_sup(elf)
+    return (
+        Supplementary(name_and_checksum[1], name_and_checksum[2], is_build_id=False)
+        if name_and_checksum is not None and not name_and_checksum[0]
+        else None
+    )
 
 
 def supplementary_checksum(elf: ElfFile) -> bytes | None:
@@ -257,8 +261,8 @@ def supplementary_checksum(elf: ElfFile) -> bytes | None:
 
     :raises MalformedFile: if ``.debug_sup`` is malformed
     """
-    found = _read_debug_sup(elf)
-    return found[2] if found is not None and found[0] else None
+    name_and_checksum = _read_debug_sup(elf)
+    return name_and_checksum[2] if name_and_checksum is not None and name_and_checksum[0] else None
 
 
 def _read_debug_sup(elf: ElfFile) -> tuple[bool, str, bytes] | None:

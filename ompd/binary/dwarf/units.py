@@ -179,10 +179,12 @@ class Unit:
         :raises MalformedFile: if no entry can be there
         """
         start, first, end = self.bounds
-        whole = self._cursor
+        shared = self._cursor
         if not first <= start + offset <= end:
-            whole.fail(f"no entry at {offset:#x} of a unit")
-        return Cursor(whole.data, whole.byte_order, position=start + offset, end=end, what=whole.what, base=whole.base)
+            shared.fail(f"no entry at {offset:#x} of a unit")
+        return Cursor(
+            shared.data, shared.byte_order, position=start + offset, end=end, what=shared.what, base=shared.base
+        )
 
     def cursor_at(self, position: int) -> Cursor:
         """Return the unit's shared cursor, moved to *position* of the buffer."""

@@ -54,32 +54,32 @@ class EntryWalk(Generic[T]):
 
     def __iter__(self) -> Iterator[T]:
         # One long function: a search spends nearly all its time here.
-        unit, around, left, passed = self.unit, self.around, self._left, self.unit.forms.passed
+        unit, around, spend, passed = self.unit, self.around, self._left, self.unit.forms.passed
         start, first, end = unit.bounds
         cursor = unit.cursor(first - start if self._begin is None else self._begin)
         data, position = cursor.data, cursor.position
         shapes: dict[int, tuple[T | None, bool, Steps, tuple[Steps, int] | None]] = {}
         while position < end:
-            at = position
+            entry = position
             code = data[position]
             position += 1
             if code == 0:
                 if around:
                     inner = around.pop()
-                    if left is not None:
+                    if spend is not None:
                         self.position = position
-                        left(inner)
+                        spend(inner)
                 if not around and self._begin is not None:
                     break
                 continue
             if code >= 0x80:
-                cursor.position = at
+                cursor.position = entry
                 code, position = cursor.uleb(), cursor.position
             chosen, enters, steps, leap = shapes.get(code) or self._shape(shapes, code)
             following = unit.sibling(position, *leap) if leap is not None and around else None
             begin = position
             if chosen is not None:
-                self.offset, self.position, self.following = at - start, position, following
+                self.offset, self.position, self.following = entry - start, position, following
                 yield chosen
                 following, position = self.following, self.position
             if following is not None:
@@ -89,7 +89,7 @@ class EntryWalk(Generic[T]):
             if enters and following is None:
                 if len(around) > _MAX_DEPTH:
                     cursor.fail("entries are too deep in each other")
-                around.append(at - start)
+                around.append(entry - start)
             if not around and self._begin is not None:
                 break
         self.position = position
@@ -126,9 +126,9 @@ class EntryWalk(Generic[T]):
     def attributes(self, abbreviation: Abbreviation) -> dict[int, Value]:
         """Read and return the attributes of the current entry."""
         cursor = self.unit.cursor_at(self.position)
-        found = self.unit.attributes(cursor, abbreviation)
+        attributes = self.unit.attributes(cursor, abbreviation)
         self.position = cursor.position
-        return found
+        return attributes
 
 
 # The attributes of an abbreviation that are read, each with the steps that skip the values before it; and the steps
@@ -182,23 +182,23 @@ def iter_entries(
         if abbreviation.tag != tag:
             return None
         before: list[tuple[int, int, int]] = []
-        wanted = []
+        steps_to_wanted = []
         for row in abbreviation.attributes:
             if row[0] in only:
-                wanted.append((forms.steps(cursor, before), *row))
+                steps_to_wanted.append((forms.steps(cursor, before), *row))
                 before = []
             else:
                 before.append(row)
-        return wanted, forms.steps(cursor, before)
+        return steps_to_wanted, forms.steps(cursor, before)
 
     walk = EntryWalk(unit, choose, begin=below, leaps=(lambda tag: tag not in _SCOPES) if outer else None)
-    for wanted, rest in walk:
+    for steps_to_wanted, other_steps in walk:
         values, position = {}, walk.position
-        for steps, attribute, form, implicit in wanted:
+        for steps, attribute, form, implicit in steps_to_wanted:
             cursor.position = forms.passed(cursor, position, steps)
             values[attribute] = forms.read(cursor, form, implicit)
             position = cursor.position
-        walk.position = forms.passed(cursor, position, rest)
+        walk.position = forms.passed(cursor, position, other_steps)
         yield Entry(walk.offset, values)
 
 

@@ -107,25 +107,25 @@ class DynamicLinking:
             raise MalformedFile(f"{self._elf.name}: entry {index} of its linkage table is of kind {info & 0xFFFFFFFF}")
         number = info >> 32
         name, st_info, other, section, value, _ = self._symbol_at(number)
-        own = None
+        own_address = None
         if (other & 3 or st_info >> 4 == gabi.STB_LOCAL) and section != gabi.SHN_UNDEF:  # STV_DEFAULT is 0
-            own = value
+            own_address = value
         version = self._versions.get(self._versym(number) & VERSYM_VERSION) if self._has_versions else None
-        return Wanted(self._string(name), version, own, st_info & 15)
+        return Wanted(self._string(name), version, own_address, st_info & 15)
 
     def words(self, names: Collection[str]) -> Iterator[tuple[int, int, str]]:
         """Yield the words that a loader fills with the address of a symbol called one of *names*: the word's link-time
         address, the number of its relocation, and the name.
         """
         layout = struct.Struct(self._order + "QQ8x")
-        wanted: dict[int, bool] = {}
+        is_named: dict[int, bool] = {}
         for table, table_size in ((DT_RELA, DT_RELASZ), (DT_JMPREL, DT_PLTRELSZ)):
             address, size = self._tags.get(table, 0), self._tags.get(table_size, 0)
             for word, info in layout.iter_unpack(self._bytes(address, size - size % layout.size)) if size else ():
                 number = info >> 32
-                if number not in wanted:
-                    wanted[number] = bool(number) and self._string(self._symbol_at(number)[0]) in names
-                if wanted[number]:
+                if number not in is_named:
+                    is_named[number] = bool(number) and self._string(self._symbol_at(number)[0]) in names
+                if is_named[number]:
                     yield word, info & 0xFFFFFFFF, self._string(self._symbol_at(number)[0])
 
     def find(self, wanted: Wanted) -> Definition | None:
@@ -139,14 +139,14 @@ class DynamicLinking:
             if not self._has_versions:
                 return definition
             mark = self._versym(number)
-            own = self._versions.get(mark & VERSYM_VERSION)
+            version = self._versions.get(mark & VERSYM_VERSION)
             if wanted.version is None:
                 # An unversioned reference binds to the first version.
                 if mark & VERSYM_VERSION <= _FIRST_VERSION:
                     return definition
                 if not mark & VERSYM_HIDDEN:
                     unversioned.append(definition)
-            elif _is_version(own, wanted.version, is_hidden=bool(mark & VERSYM_HIDDEN)):
+            elif _is_version(version, wanted.version, is_hidden=bool(mark & VERSYM_HIDDEN)):
                 return definition
         return unversioned[0] if len(unversioned) == 1 else None
 
@@ -194,19 +194,19 @@ class DynamicLinking:
     def _gnu_hashed(self, table: int, name: bytes) -> Iterator[int]:
         # nbuckets, first hashed symbol, number of the filter's words, the filter's shift; then filter, buckets, chains
         buckets, first, filter_words, _ = struct.unpack(self._order + "IIII", self._bytes(table, 16))
-        wanted = 5381
+        hash_value = 5381
         for byte in name:
-            wanted = (wanted * 33 + byte) & 0xFFFFFFFF
+            hash_value = (hash_value * 33 + byte) & 0xFFFFFFFF
         if not buckets:
             return
         heads = table + 16 + 8 * filter_words
-        number = self._word(heads + 4 * (wanted % buckets))
+        number = self._word(heads + 4 * (hash_value % buckets))
         if number < first:
             return
-        for at in range(number, number + _MAX_CHAIN):
-            code = self._word(heads + 4 * buckets + 4 * (at - first))
-            if code | 1 == wanted | 1:
-                yield at
+        for candidate in range(number, number + _MAX_CHAIN):
+            code = self._word(heads + 4 * buckets + 4 * (candidate - first))
+            if code | 1 == hash_value | 1:
+                yield candidate
             if code & 1:
                 return
         raise MalformedFile(f"{self._elf.name}: its hash table of symbols does not end")
@@ -240,40 +240,42 @@ class DynamicLinking:
     def _versions(self) -> dict[int, Version]:
         # The versions that the file defines and those that it needs, by number.
         versions: dict[int, Version] = {}
-        left = _MAX_VERSIONS
-        at = self._tags.get(DT_VERDEF, 0)
+        remaining = _MAX_VERSIONS
+        definition = self._tags.get(DT_VERDEF, 0)
         for _ in range(min(self._tags.get(DT_VERDEFNUM, 0), _MAX_VERSIONS)):
             # Elf64_Verdef: vd_version, vd_flags, vd_ndx, vd_cnt, vd_hash, vd_aux, vd_next; vda_name
-            _, flags, index, count, _, aux, following = struct.unpack(self._order + "HHHHIII", self._bytes(at, 20))
+            _, flags, index, count, _, aux, following = struct.unpack(
+                self._order + "HHHHIII", self._bytes(definition, 20)
+            )
             if not flags & VER_FLG_BASE and count:
-                versions[index & VERSYM_VERSION] = Version(self._string(self._word(at + aux)), False)
+                versions[index & VERSYM_VERSION] = Version(self._string(self._word(definition + aux)), False)
             if not following:
                 break
-            at += following
-        at = self._tags.get(DT_VERNEED, 0)
+            definition += following
+        definition = self._tags.get(DT_VERNEED, 0)
         for _ in range(min(self._tags.get(DT_VERNEEDNUM, 0), _MAX_VERSIONS)):
             # Elf64_Verneed: vn_version, vn_cnt, vn_file, vn_aux, vn_next
-            _, count, _, aux, following = struct.unpack(self._order + "HHIII", self._bytes(at, 16))
-            each = at + aux
-            for _ in range(min(count, left)):
+            _, count, _, aux, following = struct.unpack(self._order + "HHIII", self._bytes(definition, 16))
+            auxiliary = definition + aux
+            for _ in range(min(count, remaining)):
                 # Elf64_Vernaux: vna_hash, vna_flags, vna_other, vna_name, vna_next
-                _, _, index, name, step = struct.unpack(self._order + "IHHII", self._bytes(each, 16))
+                _, _, index, name, step = struct.unpack(self._order + "IHHII", self._bytes(auxiliary, 16))
                 versions[index & VERSYM_VERSION] = Version(self._string(name), bool(index & VERSYM_HIDDEN))
-                left -= 1
+                remaining -= 1
                 if not step:
                     break
-                each += step
+                auxiliary += step
             if not following:
                 break
-            at += following
+            definition += following
         return versions
 
 
-def _is_version(own: Version | None, wanted: Version, *, is_hidden: bool) -> bool:
-    # Whether a definition of version *own* matches a reference to version *wanted*.
-    if own is None:
+def _is_version(version: Version | None, wanted: Version, *, is_hidden: bool) -> bool:
+    # Whether a definition of *version* matches a reference to version *wanted*.
+    if version is None:
         return not wanted.hidden and not is_hidden
-    return own.name == wanted.name
+    return version.name == wanted.name
 
 
 def dynamic_symbols(elf: ElfFile) -> tuple[Section, Section] | None:

@@ -430,10 +430,10 @@ class ElfFile:
             places += [(s.sh_offset, s.sh_size, 4) for s in self.sections if s.sh_type == SHT_NOTE]
         except MalformedFile as error:
             fault = error
-        left = limits.Budget(limits.note_bytes(self.disk_size), f"{self.name}: its notes overlap")
+        budget = limits.Budget(limits.note_bytes(self.disk_size), f"{self.name}: its notes overlap")
         for offset, size, align in dict.fromkeys(places):
             try:
-                left.spend(size)
+                budget.spend(size)
                 self._check(offset, size, "a table of notes")
                 for note in iter_note_places(self.data, self.byte_order, offset, offset + size, align):
                     if note.n_type == NT_GNU_BUILD_ID and note.owner == "GNU":

@@ -182,12 +182,12 @@ class SymbolSection:
     def find(self, name: str) -> list[Symbol]:
         # Linkers store a name as the tail of a longer one, so a match may begin inside a string.
         strings, key = self._strings, _key(name)
-        found = []
+        symbols = []
         position = strings.find(key)
         while position >= 0:
-            found += [self._symbol(index, name) for index in self._indexes(position)]
+            symbols += [self._symbol(index, name) for index in self._indexes(position)]
             position = strings.find(key, position + 1)
-        return found
+        return symbols
 
     def preferred(self, name: str) -> Symbol | None:
         # The best symbol called *name*. Absent names are cached, because every module is searched for the runtimes'
@@ -215,17 +215,17 @@ class SymbolSection:
 
     def find_many(self, names: set[str]) -> list[Symbol]:
         starts, strings = self._string_starts, self._strings
-        wanted = {_key(name)[:-1]: name for name in names}
-        longest = max(map(len, wanted), default=0) + 1
-        found = []
+        spellings = {_key(name)[:-1]: name for name in names}
+        longest = max(map(len, spellings), default=0) + 1
+        symbols = []
         for index, offset in enumerate(self._name_offsets):
             raw = starts.get(offset)
             if raw is None:  # the name is the tail of a longer string
                 end = strings.find(b"\0", offset, offset + longest)
                 raw = strings[offset:end] if end >= 0 else None
-            if raw is not None and raw in wanted:
-                found.append(self._symbol(index, wanted[raw]))
-        return found
+            if raw is not None and raw in spellings:
+                symbols.append(self._symbol(index, spellings[raw]))
+        return symbols
 
     @cached_property
     def _string_starts(self) -> dict[int, bytes]:
@@ -238,8 +238,8 @@ class SymbolSection:
 
     def find_prefix(self, prefix: str) -> list[Symbol]:
         strings, key = self._strings, prefix.encode("utf-8", "replace")
-        found = []
-        left = limits.Budget(
+        symbols = []
+        budget = limits.Budget(
             limits.names(len(strings)), f"{self._elf.name}: too many names in {self._section.name} begin with {prefix}"
         )
         position = strings.find(key)
@@ -247,34 +247,38 @@ class SymbolSection:
             indexes = self._indexes(position)
             if indexes:
                 name = self._name_at(position)
-                left.spend(len(name))
-                found += [self._symbol(index, name) for index in indexes]
+                budget.spend(len(name))
+                symbols += [self._symbol(index, name) for index in indexes]
             position = strings.find(key, position + 1)
-        return found
+        return symbols
 
     def variables(self) -> Iterator[Symbol]:
         # Global variables, except thread-local ones.
         infos, sections, _ = self._columns()
-        what = f"{self._elf.name}: names of variables in {self._section.name} overlap"
-        left = limits.Budget(limits.names(len(self._strings)), what)
+        fault = f"{self._elf.name}: names of variables in {self._section.name} overlap"
+        budget = limits.Budget(limits.names(len(self._strings)), fault)
         for index, (info, section) in enumerate(zip(infos, sections, strict=True)):
             if info & 15 in (STT_OBJECT, STT_COMMON) and section != SHN_UNDEF and info >> 4 != STB_LOCAL:
                 name = self._name_at(self._name_offsets[index])
-                left.spend(len(name))
+                budget.spend(len(name))
                 yield self._symbol(index, name)
 
     def data_names(self) -> list[str]:
         infos, sections, _ = self._columns()
         rows = zip(self._name_offsets, infos, sections, strict=True)
-        offsets = [at for at, info, section in rows if info & 15 in _VARIABLES and section != SHN_UNDEF]
+        offsets = [position for position, info, section in rows if info & 15 in _VARIABLES and section != SHN_UNDEF]
         starts = self._string_starts
-        found = (starts.get(at) for at in dict.fromkeys(offsets[:_MAX_VARIABLES]))
-        return [raw.decode("utf-8", "replace") for raw in found if raw is not None and len(raw) < _MAX_NAME]
+        strings = (starts.get(position) for position in dict.fromkeys(offsets[:_MAX_VARIABLES]))
+        return [raw.decode("utf-8", "replace") for raw in strings if raw is not None and len(raw) < _MAX_NAME]
 
     def thread_local_at(self, offset: int) -> Symbol | None:
         rows = enumerate(zip(*self._columns(), strict=True))
-        found = (i for i, (info, at, value) in rows if info & 15 == STT_TLS and value == offset and at != SHN_UNDEF)
-        index = next(found, None)
+        matches = (
+            number
+            for number, (info, section, value) in rows
+            if info & 15 == STT_TLS and value == offset and section != SHN_UNDEF
+        )
+        index = next(matches, None)
         return self._symbol(index, self._name_at(self._name_offsets[index])) if index is not None else None
 
     @cached_property
@@ -283,13 +287,13 @@ class SymbolSection:
         count = len(self._entries) // self._struct.size
         if self._kept is None or count < _MIN_KEPT or self._elf.ident_class != 64:
             return self._sorted()
-        what = f"symbols{self._section.name}"
-        found = self._read_sorted(self._kept.get(what), count)
-        if found is None:
+        entry = f"symbols{self._section.name}"
+        rows = self._read_sorted(self._kept.get(entry), count)
+        if rows is None:
             starts, indexes = self._sorted()
-            found = array("Q", starts), array("I", indexes)
-            self._kept.put(what, b"".join((sys.byteorder.encode(), found[0].tobytes(), found[1].tobytes())))
-        return found
+            rows = array("Q", starts), array("I", indexes)
+            self._kept.put(entry, b"".join((sys.byteorder.encode(), rows[0].tobytes(), rows[1].tobytes())))
+        return rows
 
     def _read_sorted(self, raw: bytes | None, count: int) -> tuple[array[int], array[int]] | None:
         mark = sys.byteorder.encode()
@@ -311,9 +315,11 @@ class SymbolSection:
 
     def _sorted(self) -> tuple[list[int], list[int]]:
         infos, sections, values = self._columns()
-        every = zip(range(len(values)), infos, sections, strict=True)
+        symbols = zip(range(len(values)), infos, sections, strict=True)
         # _has_address, inlined for speed.
-        indexes = [i for i, info, section in every if info & 15 in _ADDRESSED and 0 < section < _SHN_LORESERVE]
+        indexes = [
+            number for number, info, section in symbols if info & 15 in _ADDRESSED and 0 < section < _SHN_LORESERVE
+        ]
         indexes.sort(key=values.__getitem__)
         return [values[index] for index in indexes], indexes
 
@@ -334,8 +340,8 @@ class SymbolSection:
         if self._elf.byte_order == sys.byteorder:
             words = memoryview(self._entries).cast("Q" if self._elf.ident_class == 64 else "I")
             return cast("Sequence[int]", words[2::3] if self._elf.ident_class == 64 else words[2::4])
-        at = 5 if self._elf.ident_class == 64 else 2
-        return [row[at] for row in self._struct.iter_unpack(self._entries)]
+        field = 5 if self._elf.ident_class == 64 else 2
+        return [row[field] for row in self._struct.iter_unpack(self._entries)]
 
     def covering(self, address: int) -> Symbol | None:
         # The nearest symbol before the address whose st_size covers the address. Smaller symbols that end before the
@@ -435,14 +441,16 @@ class SymbolTable:
         return self._read_tables(elf, SHT_SYMTAB) if elf is not None else []
 
     def _read_tables(self, elf: ElfFile, *kinds: int) -> list[SymbolSection]:
-        found = [s for kind in kinds for s in elf.sections if s.sh_type == kind and s.sh_size]
-        if len(found) > limits.MAX_SYMBOL_TABLES:
-            raise MalformedFile(f"{elf.name}: {len(found)} tables of symbols")
+        sections = [
+            section for kind in kinds for section in elf.sections if section.sh_type == kind and section.sh_size
+        ]
+        if len(sections) > limits.MAX_SYMBOL_TABLES:
+            raise MalformedFile(f"{elf.name}: {len(sections)} tables of symbols")
         if not elf.sections and SHT_DYNSYM in kinds:
             # Loaders do not need section headers, and some tools strip them.
             table = dynamic_symbols(elf)
             return [self._table(elf, *table)] if table is not None else []
-        return [self._table(elf, section) for section in found]
+        return [self._table(elf, section) for section in sections]
 
     def _table(self, elf: ElfFile, section: Section, strings: Section | None = None) -> SymbolSection:
         return SymbolSection(elf, section, self._kept(elf) if self._kept is not None else None, strings=strings)
@@ -472,10 +480,10 @@ class SymbolTable:
 
         :raises MalformedFile: if a table or its strings are malformed
         """
-        wanted = frozenset(names)
-        if wanted in self._found_many:
-            return dict(self._found_many[wanted])
-        missing = set(wanted)
+        key = frozenset(names)
+        if key in self._found_many:
+            return dict(self._found_many[key])
+        missing = set(key)
         answer: dict[str, Symbol] = {}
         for table in self._tables():
             if not missing:
@@ -489,7 +497,7 @@ class SymbolTable:
                     answer[name] = best
                     missing.discard(name)
         if len(self._found_many) < _MOST_FOUND:
-            self._found_many[wanted] = answer
+            self._found_many[key] = answer
         return dict(answer)
 
     def mentions(self, names: Iterable[str]) -> set[str]:

@@ -5,8 +5,7 @@ Bounds of Fortran's allocatable and pointer arrays are expressions over the addr
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from ompd.binary.dwarf import constants as dw
 from ompd.binary.dwarf.forms import CONSTANTS, Value
@@ -21,7 +20,12 @@ _MAX_DIMENSIONS = 64
 _MAX_BOUND = 1 << 63
 _MAX_STRIDE = 1 << 48
 
-Evaluate = Callable[[Value], int]
+
+class Bounds(Protocol):
+    """The bounds of one array that are not constants."""
+
+    def read(self, value: Value) -> int:
+        """Return a bound by the *value* of its attribute: an expression, or a reference to a variable."""
 
 
 class Dimension(NamedTuple):
@@ -46,25 +50,24 @@ def constant_bounds(info: TypeInfo, place: EntryRef) -> list[tuple[int | None, i
     """Return first index and count of each dimension of the array at *place*, in the file's order. Both are None for a
     dimension whose bounds the file does not have, as when the target computes them.
     """
-    found: list[tuple[int | None, int | None]] = []
+    bounds: list[tuple[int | None, int | None]] = []
     for attributes in _rows(info, place):
         try:
             lower, count = _bounds(place.unit, attributes, None)
         except Unsupported:
             lower, count = None, None
-        found.append((lower, count))
-    return found
+        bounds.append((lower, count))
+    return bounds
 
 
 def dimensions(
-    info: TypeInfo, place: EntryRef, attributes: dict[int, Value], element_size: int, evaluate: Evaluate | None
+    info: TypeInfo, place: EntryRef, attributes: dict[int, Value], element_size: int, bounds: Bounds | None
 ) -> list[Dimension]:
     """Return the dimensions of the array at *place*, outermost first. In Fortran the outermost dimension is the last.
 
     A dimension without an upper bound, as in a flexible array, has a count of 0.
 
-    :param evaluate: evaluates an expression over the address of the array or its descriptor, or reads a bound from a
-        variable. None if the array has no address
+    :param bounds: the bounds that are computed at run time, None if the array has no address
     :raises Unsupported: if bounds are unknown, or the distance between elements is not a whole number of bytes
     :raises MalformedFile: if bounds are absurd
     """
@@ -76,20 +79,20 @@ def dimensions(
     column_major = is_fortran(unit) or unit.number(attributes.get(dw.DW_AT_ORDERING)) == 1
     if not column_major:
         rows.reverse()
-    found: list[Dimension] = []
+    result: list[Dimension] = []
     for row in rows:  # the fastest varying dimension first
-        lower, count = _bounds(unit, row, evaluate)
+        lower, count = _bounds(unit, row, bounds)
         stride = element
         if dw.DW_AT_BYTE_STRIDE in row:
-            stride = _number(unit, row[dw.DW_AT_BYTE_STRIDE], evaluate)
+            stride = _number(unit, row[dw.DW_AT_BYTE_STRIDE], bounds)
         if count is None:
             count = 0
         if not -_MAX_STRIDE < stride < _MAX_STRIDE or not 0 <= count < _MAX_BOUND:
             raise MalformedFile(f"an array with {count} elements {stride} bytes apart")
-        found.append(Dimension(lower if lower is not None else 0, count, stride))
+        result.append(Dimension(lower if lower is not None else 0, count, stride))
         element = min(stride * count, _MAX_STRIDE - 1) if count else stride
-    found.reverse()
-    return found
+    result.reverse()
+    return result
 
 
 def _rows(info: TypeInfo, place: EntryRef) -> list[dict[int, Value]]:
@@ -103,27 +106,27 @@ def _rows(info: TypeInfo, place: EntryRef) -> list[dict[int, Value]]:
     return rows
 
 
-def _bounds(unit: Unit, attributes: dict[int, Value], evaluate: Evaluate | None) -> tuple[int | None, int | None]:
+def _bounds(unit: Unit, attributes: dict[int, Value], bounds: Bounds | None) -> tuple[int | None, int | None]:
     lower: int | None = 1 if is_fortran(unit) else 0
     if dw.DW_AT_LOWER_BOUND in attributes:
-        lower = _number(unit, attributes[dw.DW_AT_LOWER_BOUND], evaluate)
+        lower = _number(unit, attributes[dw.DW_AT_LOWER_BOUND], bounds)
     if dw.DW_AT_COUNT in attributes:
-        count = _number(unit, attributes[dw.DW_AT_COUNT], evaluate)
+        count = _number(unit, attributes[dw.DW_AT_COUNT], bounds)
         return lower, count
     if dw.DW_AT_UPPER_BOUND not in attributes:
         return lower, None
     value = attributes[dw.DW_AT_UPPER_BOUND]
-    upper = _number(unit, value, evaluate)
+    upper = _number(unit, value, bounds)
     if isinstance(value.raw, int) and upper in ((1 << 32) - 1, (1 << 64) - 1):
         return lower, 0  # older releases of gcc write -1 as the last index of an empty array
     return lower, max(upper - (lower or 0) + 1, 0)
 
 
-def _number(unit: Unit, value: Value, evaluate: Evaluate | None) -> int:
+def _number(unit: Unit, value: Value, bounds: Bounds | None) -> int:
     if isinstance(value.raw, int) and value.form in CONSTANTS:
         return value.raw
-    if evaluate is None:
+    if bounds is None:
         raise Unsupported("an array whose bounds are computed at run time")
-    number = evaluate(value)
+    number = bounds.read(value)
     bits = 8 * unit.address_size
     return number - (1 << bits) if number >> bits - 1 else number

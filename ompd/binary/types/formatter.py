@@ -88,26 +88,30 @@ class ValueFormatter:
         if depth > _MAX_DEPTH or self._parts > _MAX_PARTS:
             self._truncated = True
             return "...", None
-        found, tag, attributes, names = self._types.resolve(place)
+        definition, tag, attributes, names = self._types.resolve(place)
         if tag == dw.DW_TAG_BASE_TYPE:
-            return self._numbers.base(found, attributes, names, data, offset)
+            return self._numbers.base(definition, attributes, names, data, offset)
         if tag in dw.STRUCTURES:
-            return self._structure(found, data, offset, depth)
+            return self._structure(definition, data, offset, depth)
         if tag == dw.DW_TAG_ARRAY_TYPE:
-            return self._array(found, attributes, data, offset, depth)
+            return self._array(definition, attributes, data, offset, depth)
         if tag == dw.DW_TAG_POINTER_TYPE:
-            return self._pointer(place, found, attributes, data, offset, top)
+            return self._pointer(place, definition, attributes, data, offset, top)
         if tag in REFERENCES:
-            return self._reference(place, found, attributes, data, offset, depth, top)
+            return self._reference(place, definition, attributes, data, offset, depth, top)
         if tag == dw.DW_TAG_ENUMERATION_TYPE:
-            enumeration = self._types.enumeration(found)
-            return self._numbers.enumerator(enumeration, self._numbers.number(found, data, offset, enumeration.size))
+            enumeration = self._types.enumeration(definition)
+            return self._numbers.enumerator(
+                enumeration, self._numbers.number(definition, data, offset, enumeration.size)
+            )
         if tag == dw.DW_TAG_STRING_TYPE:
-            return self._strings.fortran_string(found, attributes, data, offset)
+            return self._strings.fortran_string(definition, attributes, data, offset)
         if tag == dw.DW_TAG_PTR_TO_MEMBER_TYPE:
-            return self._member_pointer(found, attributes, data, offset)
+            return self._member_pointer(definition, attributes, data, offset)
         if tag == dw.DW_TAG_SUBRANGE_TYPE and dw.DW_AT_TYPE in attributes:
-            return self._value(self._types.info.target(found.unit, attributes[dw.DW_AT_TYPE]), data, offset, depth + 1)
+            return self._value(
+                self._types.info.target(definition.unit, attributes[dw.DW_AT_TYPE]), data, offset, depth + 1
+            )
         if tag == dw.DW_TAG_UNSPECIFIED_TYPE:
             return "0", "0x0"
         raise Unsupported(f"values of {type_name(self._types.info, place)} (DWARF tag {tag:#x}) are not supported")
@@ -115,19 +119,27 @@ class ValueFormatter:
     # Pointers
 
     def _pointer(
-        self, place: EntryRef, found: EntryRef, attributes: dict[int, Value], data: ValueBytes, offset: int, top: bool
+        self,
+        place: EntryRef,
+        definition: EntryRef,
+        attributes: dict[int, Value],
+        data: ValueBytes,
+        offset: int,
+        top: bool,
     ) -> tuple[str, Json]:
-        size = found.unit.number(attributes.get(dw.DW_AT_BYTE_SIZE)) or found.unit.address_size
+        size = definition.unit.number(attributes.get(dw.DW_AT_BYTE_SIZE)) or definition.unit.address_size
         if not 0 < size <= 16:
             raise MalformedFile(f"a pointer of {size} bytes")
-        address = self._numbers.number(found, data, offset, size)
+        address = self._numbers.number(definition, data, offset, size)
         letter, plain = self._options.letter, f"{address:#x}"
         if letter not in ("", "s", "a"):
             return self._numbers.lettered(address, size, signed=False), plain
         text = self._numbers.address_text(address)
         if letter == "a":
             return text, plain
-        target = self._types.info.target(found.unit, attributes[dw.DW_AT_TYPE]) if dw.DW_AT_TYPE in attributes else None
+        target = (
+            self._types.info.target(definition.unit, attributes[dw.DW_AT_TYPE]) if dw.DW_AT_TYPE in attributes else None
+        )
         string = self._strings.pointed_string(target, address)
         prefix = f"({type_name(self._types.info, place)}) " if top and not self._strings.is_plain_string(target) else ""
         if string is None:
@@ -136,12 +148,14 @@ class ValueFormatter:
         return f"{prefix}{text} {string[0]}", {"address": plain, "string": string[1]}
 
     def _member_pointer(
-        self, found: EntryRef, attributes: dict[int, Value], data: ValueBytes, offset: int
+        self, definition: EntryRef, attributes: dict[int, Value], data: ValueBytes, offset: int
     ) -> tuple[str, Json]:
         # Itanium ABI: for data an offset, -1 for null; for a member function its address and an adjustment of "this".
-        size = found.unit.address_size
-        target = self._types.info.target(found.unit, attributes[dw.DW_AT_TYPE]) if dw.DW_AT_TYPE in attributes else None
-        order = found.unit.sections.byte_order
+        size = definition.unit.address_size
+        target = (
+            self._types.info.target(definition.unit, attributes[dw.DW_AT_TYPE]) if dw.DW_AT_TYPE in attributes else None
+        )
+        order = definition.unit.sections.byte_order
         word = int.from_bytes(data.take(offset, size), order, signed=True)
         if (
             target is not None
@@ -155,17 +169,17 @@ class ValueFormatter:
     def _reference(
         self,
         place: EntryRef,
-        found: EntryRef,
+        definition: EntryRef,
         attributes: dict[int, Value],
         data: ValueBytes,
         offset: int,
         depth: int,
         top: bool,
     ) -> tuple[str, Json]:
-        address = self._numbers.number(found, data, offset, found.unit.address_size)
+        address = self._numbers.number(definition, data, offset, definition.unit.address_size)
         if not top or dw.DW_AT_TYPE not in attributes:
             return f"@{address:#x}", f"{address:#x}"
-        target = self._types.info.target(found.unit, attributes[dw.DW_AT_TYPE])
+        target = self._types.info.target(definition.unit, attributes[dw.DW_AT_TYPE])
         prefix = f"({type_name(self._types.info, place)}) @{address:#x}: "
         try:
             text, value = self._value(target, self._source(target, address), 0, depth + 1)
@@ -176,20 +190,25 @@ class ValueFormatter:
     # Structures
 
     def _structure(
-        self, place: EntryRef, data: ValueBytes, offset: int, depth: int, seen: set[tuple[str, int, int]] | None = None
+        self,
+        place: EntryRef,
+        data: ValueBytes,
+        offset: int,
+        depth: int,
+        virtual_bases: set[tuple[str, int, int]] | None = None,
     ) -> tuple[str, Json]:
         fortran = is_fortran(place.unit)
         texts: list[str] = []
         value: dict[str, Json] = {}
-        seen = set() if seen is None else seen
+        virtual_bases = set() if virtual_bases is None else virtual_bases
         for member in self._types.members(place):
             if self._parts > _MAX_PARTS:
                 self._truncated = True
                 texts.append("...")
                 break
-            if member.expression is not None and key_of(member.type) in seen:
+            if member.expression is not None and key_of(member.type) in virtual_bases:
                 continue  # a virtual base class is shown only once
-            text, plain = self._member_value(member, data, offset, depth, seen)
+            text, plain = self._member_value(member, data, offset, depth, virtual_bases)
             if member.is_base and not fortran:
                 name = type_name(self._types.info, member.type)
                 texts.append(f"<{name}> = {text}")
@@ -205,25 +224,25 @@ class ValueFormatter:
         return f"{{{', '.join(texts) or '<No data fields>'}}}", value
 
     def _member_value(
-        self, member: MemberRow, data: ValueBytes, offset: int, depth: int, seen: set[tuple[str, int, int]]
+        self, member: MemberRow, data: ValueBytes, offset: int, depth: int, virtual_bases: set[tuple[str, int, int]]
     ) -> tuple[str, Json]:
         if member.bits is not None and member.first_bit is not None:
             self._parts += 1
             return self._numbers.bit_field(member.type, data, 8 * offset + member.first_bit, member.bits)
-        at = offset + member.offset
+        start = offset + member.offset
         if member.expression is not None:
-            seen.add(key_of(member.type))
+            virtual_bases.add(key_of(member.type))
             address = data.at(offset)
             if address is None:
                 raise Unsupported("the place of a virtual base class is known only of objects in memory")
             base = self._types.evaluate(member.type, member.expression, address, (address,))
-            data, at = ValueBytes(self._read, base, size=self._types.size_of(member.type) or 0), 0
+            data, start = ValueBytes(self._read, base, size=self._types.size_of(member.type) or 0), 0
         if member.is_base and depth < _MAX_DEPTH:
-            found, tag, _, _ = self._types.resolve(member.type)
+            definition, tag, _, _ = self._types.resolve(member.type)
             if tag in dw.STRUCTURES:
                 self._parts += 1
-                return self._structure(found, data, at, depth + 1, seen)
-        return self._value(member.type, data, at, depth + 1)
+                return self._structure(definition, data, start, depth + 1, virtual_bases)
+        return self._value(member.type, data, start, depth + 1)
 
     # Arrays and Fortran's strings
 
@@ -257,34 +276,34 @@ class ValueFormatter:
         count = shape[0].length
         texts: list[str] = []
         values: list[Json] = []
-        index = things = 0
+        index = shown_count = 0
         while index < count:
-            if things >= self._options.elements or len(values) >= _MAX_ELEMENTS or self._parts > _MAX_PARTS:
+            if shown_count >= self._options.elements or len(values) >= _MAX_ELEMENTS or self._parts > _MAX_PARTS:
                 self._truncated = True
                 break
-            at = offset + index * shape[0].stride
+            element_offset = offset + index * shape[0].stride
             if len(shape) > 1:
-                text, value = self._nested(place, element, shape[1:], data, at, depth + 1)
+                text, value = self._nested(place, element, shape[1:], data, element_offset, depth + 1)
             else:
-                text, value = self._value(element, data, at, depth + 1)
-            run, whole = self._run(shape, data, offset, index, self._types.info.size_at(element))
+                text, value = self._value(element, data, element_offset, depth + 1)
+            run, is_whole_run = self._run(shape, data, offset, index, self._types.info.size_at(element))
             if run > self._options.repeats:
                 texts.append(f"{text}{',' if is_fortran(place.unit) else ''} <repeats {run} times>")
-                things += self._options.repeats
+                shown_count += self._options.repeats
                 shown = min(run, self._options.elements)
-                self._truncated = self._truncated or shown < run or not whole
+                self._truncated = self._truncated or shown < run or not is_whole_run
                 values += [value] * shown
                 index += run
             else:
                 texts.append(text)
                 values.append(value)
-                things += 1
+                shown_count += 1
                 index += 1
-        more = index < count
+        is_cut = index < count
         if is_fortran(place.unit):
             joined = (" " if len(shape) > 1 else ", ").join(texts)
-            return f"({joined}{', ...' if more else ''})", values
-        return f"{{{', '.join(texts)}{'...' if more else ''}}}", values
+            return f"({joined}{', ...' if is_cut else ''})", values
+        return f"{{{', '.join(texts)}{'...' if is_cut else ''}}}", values
 
     def _run(
         self, shape: Sequence[Dimension], data: ValueBytes, offset: int, index: int, element_size: int

@@ -7,7 +7,7 @@ Only expressions over the address of an object read the target.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from ompd.binary.dwarf import constants as dw
 from ompd.binary.dwarf.expression import StackMachine
@@ -99,12 +99,24 @@ class _ObjectMachine(StackMachine):
             self.push(self.pop() + self.bias)
 
 
+class BoundVariables(Protocol):
+    """The variables that hold bounds of arrays."""
+
+    def read(self, variable: EntryRef) -> int:
+        """Return the value of the variable with this entry.
+
+        :raises Unsupported: if it is not a variable of this frame
+        """
+
+
 class TypeReader:
-    """Reads the types of one file.
+    """Reads the types of one file. Without ``bound_variables``, arrays with bounds in variables are unsupported.
 
     :param read: reads the target, for descriptors and virtual tables
     :param bias: the difference between the target's addresses and the file's
     """
+
+    bound_variables: BoundVariables | None = None
 
     def __init__(self, info: TypeInfo, read: Read, bias: int = 0) -> None:
         self.info = info
@@ -126,18 +138,18 @@ class TypeReader:
         key = key_of(place)
         if key not in self._types:
             names: list[str] = []
-            here = place
+            definition = place
             for _ in range(_MAX_CHAIN):
-                tag, attributes = self.info.index.entry(here)
+                tag, attributes = self.info.index.entry(definition)
                 if (tag != dw.DW_TAG_TYPEDEF and tag not in dw.QUALIFIERS) or dw.DW_AT_TYPE not in attributes:
                     break
-                name = here.unit.string(attributes.get(dw.DW_AT_NAME))
+                name = definition.unit.string(attributes.get(dw.DW_AT_NAME))
                 if tag == dw.DW_TAG_TYPEDEF and name is not None:
                     names.append(name)
-                here = self.info.target(here.unit, attributes[dw.DW_AT_TYPE])
-            here = self.info.inner(here)
-            tag, attributes = self.info.index.entry(here)
-            self._types[key] = Resolved(here, tag, attributes, tuple(names))
+                definition = self.info.target(definition.unit, attributes[dw.DW_AT_TYPE])
+            definition = self.info.inner(definition)
+            tag, attributes = self.info.index.entry(definition)
+            self._types[key] = Resolved(definition, tag, attributes, tuple(names))
         return self._types[key]
 
     def scalar(self, place: EntryRef, attributes: dict[int, Value], names: Sequence[str]) -> Scalar:
@@ -154,7 +166,7 @@ class TypeReader:
         if not 0 < size <= _MAX_SCALAR:
             raise Unsupported(f"a base type of {size} bytes")
         name = unit.string(attributes.get(dw.DW_AT_NAME)) or ""
-        prefix = next((WIDE[known] for known in (*names, name) if known in WIDE), "")
+        prefix = next((WIDE[alias] for alias in (*names, name) if alias in WIDE), "")
         marks = {1: "big", 2: "little"}
         order = marks.get(unit.number(attributes.get(dw.DW_AT_ENDIANITY)) or 0)
         return Scalar(encoding, size, name, prefix, order)
@@ -167,11 +179,11 @@ class TypeReader:
         if place is None:
             return None
         try:
-            found, tag, attributes, names = self.resolve(place)
+            definition, tag, attributes, names = self.resolve(place)
             if tag != dw.DW_TAG_BASE_TYPE:
                 return None
-            scalar = self.scalar(found, attributes, names)
-            if is_fortran(found.unit):
+            scalar = self.scalar(definition, attributes, names)
+            if is_fortran(definition.unit):
                 return (4, "4_", True) if scalar.name == "character(kind=4)" and scalar.size == 4 else None
         except OmpdError:
             return None
@@ -187,7 +199,7 @@ class TypeReader:
         """Return base classes and data members of the structure at *place*, in the file's order."""
         key = key_of(place)
         if key not in self._members:
-            found: list[MemberRow] = []
+            rows: list[MemberRow] = []
             unit = place.unit
             for name, tag, attributes in self.info.rows(place):
                 type_ = self.info.type_of(unit, attributes)
@@ -201,8 +213,8 @@ class TypeReader:
                     offset, first_bit, bits, expression = 0, None, None, location.raw
                 if name is None and bits is not None:
                     continue  # padding
-                found.append(MemberRow(name, tag == dw.DW_TAG_INHERITANCE, type_, offset, first_bit, bits, expression))
-            self._members[key] = tuple(found)
+                rows.append(MemberRow(name, tag == dw.DW_TAG_INHERITANCE, type_, offset, first_bit, bits, expression))
+            self._members[key] = tuple(rows)
         return self._members[key]
 
     def enumeration(self, place: EntryRef) -> Enumeration:
@@ -210,7 +222,7 @@ class TypeReader:
         key = key_of(place)
         if key not in self._enumerations:
             unit = place.unit
-            _, own = self.info.index.entry(place)
+            _, own_attributes = self.info.index.entry(place)
             names: dict[int, str] = {}
             prefix = ""
             for _, attributes in self.info.index.children(place, (dw.DW_TAG_ENUMERATOR,)):
@@ -221,8 +233,9 @@ class TypeReader:
                 if not names:
                     # An enumerator's name is in the scope around the enumeration, or in the enumeration itself.
                     scope = scoped_name(self.info, place, "").removesuffix("::")
-                    own_name = (unit.string(own.get(dw.DW_AT_NAME)),) if dw.DW_AT_ENUM_CLASS in own else ()
-                    prefix = "::".join(part for part in (scope, *own_name) if part)
+                    is_class = dw.DW_AT_ENUM_CLASS in own_attributes
+                    own_name = unit.string(own_attributes.get(dw.DW_AT_NAME)) if is_class else None
+                    prefix = "::".join(part for part in (scope, own_name) if part)
                 if isinstance(value.raw, int):
                     names.setdefault(value.raw, f"{prefix}::{name}" if prefix else name)
                 if len(names) > _MAX_ENUMERATORS:
@@ -247,13 +260,6 @@ class TypeReader:
         machine.object_address, machine.bias = address, self._bias
         machine.run()
         return machine.pop()
-
-    def bound_in(self, place: EntryRef) -> int:
-        """Return the bound of an array that the variable at *place* holds.
-
-        :raises Unsupported: always in this class: the variable is in a frame, and this class reads no frames
-        """
-        raise Unsupported("an array whose bounds are in another variable")
 
     def missing(self, place: EntryRef, attributes: dict[int, Value], address: int | None) -> str | None:
         """Return in gdb's words why the descriptor at *address* has no array, None if it has one."""
@@ -283,16 +289,8 @@ class TypeReader:
         self, place: EntryRef, attributes: dict[int, Value], element: EntryRef, address: int | None
     ) -> list[Dimension]:
         """Return the dimensions of the array at *place*, outermost first; see :func:`dimensions`."""
-        evaluator = None
-        if address is not None:
-            where = address
-
-            def evaluator(value: Value) -> int:
-                if isinstance(value.raw, bytes):
-                    return self.evaluate(place, value.raw, where)
-                return self.bound_in(self.info.target(place.unit, value))
-
-        return dimensions(self.info, place, attributes, self.info.size_at(element), evaluator)
+        bounds = _BoundsAt(self, place, address) if address is not None else None
+        return dimensions(self.info, place, attributes, self.info.size_at(element), bounds)
 
     def follow(self, place: EntryRef, source: int | bytes) -> tuple[EntryRef, int | bytes]:
         """Return type and location of a value after following all references.
@@ -300,13 +298,13 @@ class TypeReader:
         Compilers pass shared variables of a region as references, and a shared pointer as a reference to a pointer.
         """
         for _ in range(_MAX_CHAIN):
-            found, tag, attributes, _ = self.resolve(place)
+            definition, tag, attributes, _ = self.resolve(place)
             if tag not in REFERENCES or dw.DW_AT_TYPE not in attributes:
                 return place, source
-            size = found.unit.address_size
+            size = definition.unit.address_size
             raw = source[:size] if isinstance(source, bytes) else self.read(source, size)
-            source = int.from_bytes(raw, found.unit.sections.byte_order)
-            place = self.info.target(found.unit, attributes[dw.DW_AT_TYPE])
+            source = int.from_bytes(raw, definition.unit.sections.byte_order)
+            place = self.info.target(definition.unit, attributes[dw.DW_AT_TYPE])
         raise MalformedFile("references to references without end")
 
     def size_of(self, place: EntryRef) -> int | None:
@@ -315,6 +313,21 @@ class TypeReader:
             return self.info.size_at(place)
         except OmpdError:
             return None
+
+
+class _BoundsAt:
+    # The bounds of the array at an address, whose type is at *place*.
+
+    def __init__(self, types: TypeReader, place: EntryRef, address: int) -> None:
+        self._types, self._place, self._address = types, place, address
+
+    def read(self, value: Value) -> int:
+        types = self._types
+        if isinstance(value.raw, bytes):
+            return types.evaluate(self._place, value.raw, self._address)
+        if types.bound_variables is None:
+            raise Unsupported("an array whose bounds are in another variable")
+        return types.bound_variables.read(types.info.target(self._place.unit, value))
 
 
 def key_of(place: EntryRef) -> tuple[str, int, int]:

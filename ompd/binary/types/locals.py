@@ -100,47 +100,47 @@ def find_scopes(info: TypeInfo, function: EntryRef, link_address: int) -> list[F
             if count > _MAX_VARIABLES:
                 raise MalformedFile(f"{unit.section}: a function has too many variables", offset=function.offset)
             _add(info, scope, blocks, unit, entry, origins[-1])
-    for scope, known in zip(scopes, origins, strict=True):
-        _add_dropped(info, scope, known)
+    for scope, origins_of_scope in zip(scopes, origins, strict=True):
+        _add_dropped(info, scope, origins_of_scope)
     scopes.reverse()
     return scopes
 
 
 def _add(info: TypeInfo, scope: FunctionScope, depth: int, unit: Unit, entry: NestedEntry, origins: set[Key]) -> None:
-    known: dict[int, tuple[Unit, Value]] = {}
-    here, found = EntryRef(unit, entry.offset), entry.attributes
-    entries = [key_of(here)]
+    merged: dict[int, tuple[Unit, Value]] = {}
+    described, attributes = EntryRef(unit, entry.offset), entry.attributes
+    entries = [key_of(described)]
     for _ in range(_MAX_ORIGINS):
-        for attribute, value in found.items():
-            known.setdefault(attribute, (here.unit, value))
-        origin = found.get(dw.DW_AT_ABSTRACT_ORIGIN)
+        for attribute, value in attributes.items():
+            merged.setdefault(attribute, (described.unit, value))
+        origin = attributes.get(dw.DW_AT_ABSTRACT_ORIGIN)
         if origin is None:
             break
-        here = info.target(here.unit, origin)
-        entries.append(key_of(here))
-        found = info.index.entry(here)[1]
+        described = info.target(described.unit, origin)
+        entries.append(key_of(described))
+        attributes = info.index.entry(described)[1]
     origins.update(entries[1:])
-    if dw.DW_AT_DECLARATION in known and dw.DW_AT_LOCATION not in known:
+    if dw.DW_AT_DECLARATION in merged and dw.DW_AT_LOCATION not in merged:
         return  # the declaration of a variable of another function
-    name, line = known.get(dw.DW_AT_NAME), known.get(dw.DW_AT_DECL_LINE)
-    location = known.get(dw.DW_AT_LOCATION)
+    name, line = merged.get(dw.DW_AT_NAME), merged.get(dw.DW_AT_DECL_LINE)
+    location = merged.get(dw.DW_AT_LOCATION)
     scope.variables.append(
         LocalVariable(
             name=(name[0].string(name[1]) if name is not None else None) or "",
             entries=tuple(entries),
-            type=info.target(*known[dw.DW_AT_TYPE]) if dw.DW_AT_TYPE in known else None,
+            type=info.target(*merged[dw.DW_AT_TYPE]) if dw.DW_AT_TYPE in merged else None,
             unit=location[0] if location is not None else unit,
             location=location[1] if location is not None else None,
-            constant=known[dw.DW_AT_CONST_VALUE][1] if dw.DW_AT_CONST_VALUE in known else None,
+            constant=merged[dw.DW_AT_CONST_VALUE][1] if dw.DW_AT_CONST_VALUE in merged else None,
             depth=depth,
             line=line[0].number(line[1]) if line is not None else None,
             is_parameter=entry.tag == dw.DW_TAG_FORMAL_PARAMETER,
-            is_artificial=dw.DW_AT_ARTIFICIAL in known,
+            is_artificial=dw.DW_AT_ARTIFICIAL in merged,
         )
     )
 
 
-def _add_dropped(info: TypeInfo, scope: FunctionScope, known: set[Key]) -> None:
+def _add_dropped(info: TypeInfo, scope: FunctionScope, described: set[Key]) -> None:
     # Variables of the source function that the inlined copy does not have.
     origin = info.index.entry(scope.place)[1].get(dw.DW_AT_ABSTRACT_ORIGIN)
     if origin is None:
@@ -149,7 +149,7 @@ def _add_dropped(info: TypeInfo, scope: FunctionScope, known: set[Key]) -> None:
     for number, entry in enumerate(iter_inside(place.unit, place.offset, lambda tag, attributes: False)):
         if number > _MAX_ENTRIES or len(scope.variables) > _MAX_VARIABLES:
             raise MalformedFile(f"{place.unit.section}: a function has too many entries", offset=place.offset)
-        if entry.depth == 1 and entry.tag in _VARIABLES and key_of(EntryRef(place.unit, entry.offset)) not in known:
+        if entry.depth == 1 and entry.tag in _VARIABLES and key_of(EntryRef(place.unit, entry.offset)) not in described:
             _add(info, scope, 0, place.unit, entry, set())
 
 
@@ -159,13 +159,13 @@ def find_around(files: DebugFiles, function: EntryRef) -> list[EntryRef]:
 
     :raises MalformedFile: if the unit is malformed
     """
-    found: list[EntryRef] = []
+    functions: list[EntryRef] = []
     offset = files.around(function.unit, function.offset)
-    while offset is not None and len(found) < _MAX_SCOPES:
+    while offset is not None and len(functions) < _MAX_SCOPES:
         if function.unit.entry_at(offset)[0] == dw.DW_TAG_SUBPROGRAM:
-            found.append(EntryRef(function.unit, offset))
+            functions.append(EntryRef(function.unit, offset))
         offset = files.around(function.unit, offset)
-    return found
+    return functions
 
 
 def declared_in(info: TypeInfo, function: EntryRef) -> set[tuple[str, int | None]]:
@@ -173,12 +173,12 @@ def declared_in(info: TypeInfo, function: EntryRef) -> set[tuple[str, int | None
 
     :raises MalformedFile: if the entries are malformed, or are too many
     """
-    found: list[LocalVariable] = []
-    scope = FunctionScope(function, False, None, found)
+    variables: list[LocalVariable] = []
+    scope = FunctionScope(function, False, None, variables)
     entries = iter_inside(function.unit, function.offset, lambda tag, attributes: tag == dw.DW_TAG_LEXICAL_BLOCK)
     for number, entry in enumerate(entries):
-        if number > _MAX_ENTRIES or len(found) > _MAX_VARIABLES:
+        if number > _MAX_ENTRIES or len(variables) > _MAX_VARIABLES:
             raise MalformedFile(f"{function.unit.section}: a function has too many entries", offset=function.offset)
         if entry.tag in _VARIABLES:
             _add(info, scope, 0, function.unit, entry, set())
-    return {(variable.name, variable.line) for variable in found}
+    return {(variable.name, variable.line) for variable in variables}

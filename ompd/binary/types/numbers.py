@@ -132,29 +132,29 @@ class NumberFormatter:
         """Return the value of a bit field of type *place* with *bits* bits from *first_bit* on, as text and for
         JSON.
         """
-        found, tag, attributes, names = self._types.resolve(place)
+        definition, tag, attributes, names = self._types.resolve(place)
         start, end = first_bit // 8, -(-(first_bit + bits) // 8)
         if end - start > _MAX_SCALAR:
             raise Unsupported(f"a bit field of {bits} bits")
-        order = found.unit.sections.byte_order
+        order = definition.unit.sections.byte_order
         word = int.from_bytes(data.take(start, end - start), order)
         word >>= first_bit - 8 * start if order == "little" else 8 * end - first_bit - bits
         word &= (1 << bits) - 1
         if tag == dw.DW_TAG_ENUMERATION_TYPE:
-            enumeration = self._types.enumeration(found)
+            enumeration = self._types.enumeration(definition)
             negative = word >> bits - 1 and any(value < 0 for value in enumeration.names)
             mask = (1 << 8 * enumeration.size) - 1
             return self.enumerator(enumeration, (word - (1 << bits) if negative else word) & mask)
         if tag != dw.DW_TAG_BASE_TYPE:
             raise Unsupported(f"a bit field of type {type_name(self._types.info, place)}")
-        return self._whole(self._types.scalar(found, attributes, names), word, is_fortran(found.unit), bits)
+        return self._whole(self._types.scalar(definition, attributes, names), word, is_fortran(definition.unit), bits)
 
     def enumerator(self, enumeration: Enumeration, word: int) -> tuple[str, Json]:
         """Return the value of an enumeration as text and for JSON: the name of *word*, or the names of its bits."""
         bits = 8 * enumeration.size
         signed = word - (1 << bits) if word >> bits - 1 else word
         # An enumeration with a negative enumerator is a signed type.
-        value = signed if any(known < 0 for known in enumeration.names) else word
+        value = signed if any(number < 0 for number in enumeration.names) else word
         name = enumeration.names.get(value)
         if self._options.letter not in ("", "s"):
             return self.lettered(value, enumeration.size, signed=value < 0), name if name is not None else value
@@ -162,9 +162,9 @@ class NumberFormatter:
             return name, name
         if enumeration.flags is None or not enumeration.names or value == 0:
             return str(value), plain_integer(value)
-        words = [known for bit, known in enumeration.flags if bit & value]
-        rest = value & ~sum(bit for bit, _ in enumeration.flags)
-        if rest:
-            words.append(f"unknown: {rest:#x}")
+        words = [label for bit, label in enumeration.flags if bit & value]
+        unnamed = value & ~sum(bit for bit, _ in enumeration.flags)
+        if unnamed:
+            words.append(f"unknown: {unnamed:#x}")
         text = f"({' | '.join(words)})"
-        return text, text.strip("()") if not rest else plain_integer(value)
+        return text, text.strip("()") if not unnamed else plain_integer(value)

@@ -112,60 +112,60 @@ class PartFinder:
     # Parts
 
     def _dereferenced(self, part: Part) -> Part:
-        found, tag, attributes, _ = self._types.resolve(part.type)
+        pointer, tag, attributes, _ = self._types.resolve(part.type)
         if tag != dw.DW_TAG_POINTER_TYPE:
             raise BadInput(
                 f"a value of type {type_name(self._types.info, part.type)} cannot be followed: it is not a pointer"
             )
         if dw.DW_AT_TYPE not in attributes:
             raise BadInput("what a pointer to void leads to has no type")
-        raw = self._types.read(part.address, found.unit.address_size)
-        address = int.from_bytes(raw, found.unit.sections.byte_order)
+        raw = self._types.read(part.address, pointer.unit.address_size)
+        address = int.from_bytes(raw, pointer.unit.sections.byte_order)
         if not address:
             raise Unavailable("the pointer is null")
-        return Part(self._types.info.target(found.unit, attributes[dw.DW_AT_TYPE]), address)
+        return Part(self._types.info.target(pointer.unit, attributes[dw.DW_AT_TYPE]), address)
 
     def _field(self, part: Part, name: str) -> Part:
-        found, tag, _, _ = self._types.resolve(part.type)
+        structure, tag, _, _ = self._types.resolve(part.type)
         if tag not in dw.STRUCTURES:
             raise BadInput(f"a value of type {type_name(self._types.info, part.type)} has no members")
-        fold = is_fortran(found.unit)
-        wanted = name.lower() if fold else name
-        known: list[str] = []
-        level = [(found, part.address)]
+        fold = is_fortran(structure.unit)
+        spelling = name.lower() if fold else name
+        names: list[str] = []
+        level = [(structure, part.address)]
         # Search level by level, because a member hides members of base classes with the same name.
         for _ in range(_MAX_DEPTH):
             deeper: list[tuple[EntryRef, int]] = []
             for place, address in level:
                 for member in self._types.members(place):
-                    at = address + member.offset
+                    member_address = address + member.offset
                     if member.expression is not None:
-                        at = self._types.evaluate(member.type, member.expression, address, (address,))
+                        member_address = self._types.evaluate(member.type, member.expression, address, (address,))
                     if member.name is not None and not member.is_base:
-                        known.append(member.name)
-                        if (member.name.lower() if fold else member.name) == wanted:
+                        names.append(member.name)
+                        if (member.name.lower() if fold else member.name) == spelling:
                             if member.bits is None:
-                                return Part(member.type, at)
+                                return Part(member.type, member_address)
                             return Part(member.type, address, member.first_bit, member.bits)
                     else:
                         inner, inner_tag, _, _ = self._types.resolve(member.type)
                         if inner_tag in dw.STRUCTURES:
-                            deeper.append((inner, at))
-                if len(deeper) + len(known) > _MAX_PARTS:
+                            deeper.append((inner, member_address))
+                if len(deeper) + len(names) > _MAX_PARTS:
                     raise MalformedFile("a structure with too much in it")
             if not deeper:
                 break
             level = deeper
         raise BadInput(
             f"{type_name(self._types.info, part.type)} has no member {name!r}",
-            hint=f"it has {', '.join(known[:20])}" if known else "it has none",
+            hint=f"it has {', '.join(names[:20])}" if names else "it has none",
         )
 
     def _element(self, part: Part, indexes: Sequence[int]) -> Part:
         remaining = list(indexes)
         place, address = part.type, part.address
         while remaining:
-            found, tag, attributes, _ = self._types.resolve(place)
+            definition, tag, attributes, _ = self._types.resolve(place)
             if tag == dw.DW_TAG_POINTER_TYPE:
                 pointed = self._dereferenced(Part(place, address))
                 size = self._types.info.size_at(pointed.type)
@@ -173,16 +173,16 @@ class PartFinder:
                 continue
             if tag != dw.DW_TAG_ARRAY_TYPE or dw.DW_AT_TYPE not in attributes:
                 raise BadInput(f"a value of type {type_name(self._types.info, place)} has no elements")
-            missing = self._types.missing(found, attributes, address)
+            missing = self._types.missing(definition, attributes, address)
             if missing is not None:
                 raise Unavailable(f"the array is {missing.strip('<>')}")
-            element = self._types.info.target(found.unit, attributes[dw.DW_AT_TYPE])
-            shape = self._types.dimensions(found, attributes, element, address)
+            element = self._types.info.target(definition.unit, attributes[dw.DW_AT_TYPE])
+            shape = self._types.dimensions(definition, attributes, element, address)
             if len(remaining) < len(shape):
                 raise BadInput(f"the array has {len(shape)} dimensions: an index for each is needed")
-            start = self._types.data_start(found, attributes, address)
+            start = self._types.data_start(definition, attributes, address)
             address = start if start is not None else address
-            order = list(reversed(shape)) if is_fortran(found.unit) else shape
+            order = list(reversed(shape)) if is_fortran(definition.unit) else shape
             for dimension in order:
                 index = remaining.pop(0)
                 last = dimension.lower + dimension.length - 1

@@ -116,8 +116,8 @@ def _general(value: Fraction, digits: int) -> str:
         scaled, power = scaled // 10, power + 1
     text = str(scaled)
     if -4 <= power < digits:
-        whole, rest = (text[: power + 1], text[power + 1 :]) if power >= 0 else ("0", "0" * (-power - 1) + text)
-        return f"{whole}.{rest}".rstrip("0").rstrip(".")
+        integer, fraction = (text[: power + 1], text[power + 1 :]) if power >= 0 else ("0", "0" * (-power - 1) + text)
+        return f"{integer}.{fraction}".rstrip("0").rstrip(".")
     mantissa = f"{text[0]}.{text[1:]}".rstrip("0").rstrip(".")
     return f"{mantissa}e{'-' if power < 0 else '+'}{abs(power):02}"
 
@@ -201,12 +201,12 @@ def format_string(
     plain = ""
     shown = 0
     # Characters after the limit are not examined.
-    for character, same in groupby(_characters(units, width)):
+    for character, repeats_of in groupby(_characters(units, width)):
         if shown >= limit:
             cut = True
             break
         piece = character if isinstance(character, str) else _escaped(character, width, quote)
-        count = sum(1 for _ in same)
+        count = sum(1 for _ in repeats_of)
         shown += count
         if count > repeats:
             if plain:
@@ -224,5 +224,5 @@ def format_string(
 
 def split_units(raw: bytes, width: int, byte_order: ByteOrder) -> Iterator[int]:
     """Yield the units of *raw*, *width* bytes each."""
-    for at in range(0, len(raw) - width + 1, width):
-        yield int.from_bytes(raw[at : at + width], byte_order)
+    for offset in range(0, len(raw) - width + 1, width):
+        yield int.from_bytes(raw[offset : offset + width], byte_order)

@@ -77,10 +77,10 @@ class ValueBytes:
 
     def _more(self, offset: int, size: int) -> bytes:
         address = self.address or 0
-        wanted = min(max(size, WINDOW), self.size - offset)
-        if wanted > size:
+        window = min(max(size, WINDOW), self.size - offset)
+        if window > size:
             try:
-                return self._read(address + offset, wanted)
+                return self._read(address + offset, window)
             except MemoryFault:
                 pass
         return self._read(address + offset, size)

@@ -152,18 +152,18 @@ def find_named(info: TypeInfo, name: str) -> list[NamedVariable]:
 
     :raises MalformedFile: if the file is malformed as a whole
     """
-    found: dict[object, NamedVariable] = {}
+    variables: dict[object, NamedVariable] = {}
     for unit in info.index.units_with({name}):
         try:
             for variable in _NameSearch(info, unit).variables(name):
                 place = variable.location
                 key: object = place if place.kind in ("address", "tls") else (variable._replace(line=None, type=None))
-                found.setdefault(key, variable)
-                if len(found) > _MAX_FOUND:
+                variables.setdefault(key, variable)
+                if len(variables) > _MAX_FOUND:
                     raise MalformedFile(f"too many variables called {name!r}")
         except (MalformedFile, Unsupported):
             continue  # keep the results from before the error
-    return list(found.values())
+    return list(variables.values())
 
 
 def find_common(info: TypeInfo, name: str) -> list[CommonBlock]:
@@ -171,16 +171,16 @@ def find_common(info: TypeInfo, name: str) -> list[CommonBlock]:
 
     :raises MalformedFile: if the file is malformed as a whole
     """
-    found: dict[Location, CommonBlock] = {}
+    blocks: dict[Location, CommonBlock] = {}
     for unit in info.index.units_with({name}):
         try:
             for block in _NameSearch(info, unit).blocks(name):
-                known = found.get(block.location)
-                if known is None or len(known.members) < len(block.members):
-                    found[block.location] = block
+                earlier = blocks.get(block.location)
+                if earlier is None or len(earlier.members) < len(block.members):
+                    blocks[block.location] = block
         except (MalformedFile, Unsupported):
             continue
-    return list(found.values())
+    return list(blocks.values())
 
 
 class _NameSearch:
@@ -218,12 +218,12 @@ class _NameSearch:
                 if variable is not None and len(members) < _MAX_MEMBERS:
                     members.append(variable)
             members.sort(key=lambda m: m.location.number)
-            own = location_of(self._unit, attributes)
-            if own.kind not in ("address", "tls") and members:
-                own = members[0].location
-            if own.kind in ("address", "tls"):
+            location = location_of(self._unit, attributes)
+            if location.kind not in ("address", "tls") and members:
+                location = members[0].location
+            if location.kind in ("address", "tls"):
                 line = self._unit.number(attributes.get(dw.DW_AT_DECL_LINE))
-                yield CommonBlock(name, self._file, line, own, tuple(members))
+                yield CommonBlock(name, self._file, line, location, tuple(members))
 
     @property
     def _file(self) -> str | None:
@@ -251,9 +251,9 @@ class _NameSearch:
             tag, _, attributes = abbreviation
             if tag not in tags:
                 return None
-            given = [attribute for attribute, _, _ in attributes]
-            index = given.index(dw.DW_AT_NAME) if dw.DW_AT_NAME in given else 0
-            form = attributes[index][1] if dw.DW_AT_NAME in given else 0
+            kinds = [attribute for attribute, _, _ in attributes]
+            index = kinds.index(dw.DW_AT_NAME) if dw.DW_AT_NAME in kinds else 0
+            form = attributes[index][1] if dw.DW_AT_NAME in kinds else 0
             return tag, unit.forms.steps(cursor, attributes[:index]), form
 
         walk = EntryWalk(unit, choose)
@@ -271,15 +271,15 @@ class _NameSearch:
 
     def _variable(self, offset: int, name: str) -> NamedVariable | None:
         unit = self._unit
-        here = EntryRef(unit, offset)
-        own = self._index.entry(here)[1]
-        location = location_of(unit, own)
-        if location.kind == "frame" or (location.kind == "none" and dw.DW_AT_ABSTRACT_ORIGIN in own):
+        entry = EntryRef(unit, offset)
+        own_attributes = self._index.entry(entry)[1]
+        location = location_of(unit, own_attributes)
+        if location.kind == "frame" or (location.kind == "none" and dw.DW_AT_ABSTRACT_ORIGIN in own_attributes):
             return None
         merged: dict[int, Value] = {}
-        declared = here
+        declared = entry
         type_: EntryRef | None = None
-        attributes, origin = own, None
+        attributes, origin = own_attributes, None
         for count in range(_MAX_ORIGINS):
             if count:
                 attributes = self._index.entry(declared)[1]
@@ -294,12 +294,17 @@ class _NameSearch:
                 break
             declared = self._info.target(declared.unit, origin)
         last = attributes if origin is None else self._index.entry(declared)[1]
-        if (declared.unit.string(last.get(dw.DW_AT_NAME)) or "") != name and dw.DW_AT_NAME not in own:
+        if (declared.unit.string(last.get(dw.DW_AT_NAME)) or "") != name and dw.DW_AT_NAME not in own_attributes:
             return None
-        if location.kind == "none" and dw.DW_AT_DECLARATION in own:
+        if location.kind == "none" and dw.DW_AT_DECLARATION in own_attributes:
             location = Location("declared")
         scopes, block, in_function = self._scopes(declared)
-        if location.kind == "none" and in_function and dw.DW_AT_LOCATION not in own and dw.DW_AT_EXTERNAL not in own:
+        if (
+            location.kind == "none"
+            and in_function
+            and dw.DW_AT_LOCATION not in own_attributes
+            and dw.DW_AT_EXTERNAL not in own_attributes
+        ):
             return None  # a local variable that was optimised away
         linkage = unit.string(merged.get(dw.DW_AT_LINKAGE_NAME) or merged.get(dw.DW_AT_MIPS_LINKAGE_NAME))
         return NamedVariable(
@@ -317,12 +322,12 @@ class _NameSearch:
 
     def _scopes(self, place: EntryRef) -> tuple[tuple[Scope, ...], str | None, bool]:
         # The scopes, outermost first, the COMMON block, and whether one of the scopes is a function.
-        found: list[Scope] = []
+        scopes: list[Scope] = []
         block: str | None = None
         in_function = False
         unit, offset = place
         around = self._index.files.around(unit, offset)
-        while around is not None and len(found) <= _MAX_SCOPES:
+        while around is not None and len(scopes) <= _MAX_SCOPES:
             tag, attributes = self._index.entry(EntryRef(unit, around))
             if tag in (dw.DW_TAG_COMPILE_UNIT, dw.DW_TAG_PARTIAL_UNIT):
                 break
@@ -332,15 +337,15 @@ class _NameSearch:
             elif tag in _FUNCTIONS:
                 in_function = True
                 # Fortran's main program is a function, too.
-                found.append(Scope("function", name))
+                scopes.append(Scope("function", name))
             elif tag in _TYPES:
-                found.append(Scope("type", name, not name))
+                scopes.append(Scope("type", name, not name))
             elif tag == dw.DW_TAG_NAMESPACE:
-                found.append(Scope("namespace", name, not name or dw.DW_AT_EXPORT_SYMBOLS in attributes))
+                scopes.append(Scope("namespace", name, not name or dw.DW_AT_EXPORT_SYMBOLS in attributes))
             elif tag == dw.DW_TAG_MODULE:
-                found.append(Scope("module", name))
+                scopes.append(Scope("module", name))
             around = self._index.files.around(unit, declared)
-        return tuple(reversed(found)), block, in_function
+        return tuple(reversed(scopes)), block, in_function
 
     def _name_of(self, place: EntryRef, attributes: dict[int, Value]) -> tuple[str, int]:
         # If a declaration in a class has the function's name, the scopes are those of the declaration.
@@ -408,15 +413,15 @@ class _TypeSearch:
             except (MalformedFile, Unsupported):
                 continue  # keep the results from before the error
         scopes = self._scopes(variables.values())
-        found: dict[int, str] = {}
+        expressions: dict[int, str] = {}
         for variable in variables.values():
             if len(variable.inside) > self._left:
                 continue
             self._left -= len(variable.inside)
             name = "::".join((*scopes.get(_key(variable.declared), ()), variable.name))
             for label, offset in variable.inside:
-                found.setdefault(variable.address + offset, name + label)
-        return [(expression, address) for address, expression in found.items()]
+                expressions.setdefault(variable.address + offset, name + label)
+        return [(expression, address) for address, expression in expressions.items()]
 
     # Variables
 
@@ -426,13 +431,13 @@ class _TypeSearch:
             if location is None or not isinstance(location.raw, bytes):
                 continue
             try:
-                found = parse_location(unit, location.raw)
-                if found.kind != "address":
+                location_value = parse_location(unit, location.raw)
+                if location_value.kind != "address":
                     continue
                 place, name, type_ = self._declaration(EntryRef(unit, entry.offset))
                 inside = self._inside(type_) if type_ is not None else []
                 if name and len(name) <= _MAX_TEXT and inside:
-                    yield _TypedVariable(found.number, name, place, inside)
+                    yield _TypedVariable(location_value.number, name, place, inside)
             except (MalformedFile, Unsupported, TypeNotFound):
                 continue
 
@@ -452,13 +457,13 @@ class _TypeSearch:
         return place, name, type_
 
     def _scopes(self, variables: Collection[_TypedVariable]) -> dict[_Key, tuple[str, ...]]:
-        found: dict[_Key, tuple[str, ...]] = {}
+        scopes_by_key: dict[_Key, tuple[str, ...]] = {}
         for variable in variables:
             unit = variable.declared.unit
             if unit.number(unit.top.get(dw.DW_AT_LANGUAGE)) not in dw.C_LANGUAGES:
                 with suppress(MalformedFile):
-                    found[_key(variable.declared)] = self._index.scopes_around(variable.declared)
-        return found
+                    scopes_by_key[_key(variable.declared)] = self._index.scopes_around(variable.declared)
+        return scopes_by_key
 
     # Types
 

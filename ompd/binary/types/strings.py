@@ -33,12 +33,12 @@ class StringFormatter:
         if target is None:
             return False
         try:
-            found, tag, attributes, names = self._types.resolve(target)
+            definition, tag, attributes, names = self._types.resolve(target)
         except OmpdError:
             return False
         if tag != dw.DW_TAG_BASE_TYPE:
             return False
-        return names[0] in WIDE if names else found.unit.string(attributes.get(dw.DW_AT_NAME)) in ("char", *WIDE)
+        return names[0] in WIDE if names else definition.unit.string(attributes.get(dw.DW_AT_NAME)) in ("char", *WIDE)
 
     def pointed_string(self, target: EntryRef | None, address: int) -> tuple[str, Json] | None:
         """Return the string at *address*, None if *target* is not a character type."""
@@ -69,32 +69,32 @@ class StringFormatter:
 
     def _read_units(self, address: int, width: int, limit: int) -> tuple[bytes, bool, int | None]:
         # The characters, whether a NUL terminates them, and the address at which memory ends before the NUL.
-        found = b""
+        raw = b""
         limit = min(limit * width, _MAX_STRING)
-        while len(found) < limit:
-            at = address + len(found)
+        while len(raw) < limit:
+            start = address + len(raw)
             # Do not read across the end of a page, because memory may end there.
-            size = min(max(width, (256 - at % 256) // width * width), limit - len(found))
+            size = min(max(width, (256 - start % 256) // width * width), limit - len(raw))
             try:
-                piece = self._read(at, size)
+                piece = self._read(start, size)
             except MemoryFault:
-                return found, False, at
+                return raw, False, start
             for index in range(0, len(piece), width):
                 if not any(piece[index : index + width]):
-                    return found + piece[:index], True, None
-            found += piece
+                    return raw + piece[:index], True, None
+            raw += piece
         try:
             ended = not any(self._read(address + limit, width))
         except MemoryFault:
             ended = False
-        return found, ended, None
+        return raw, ended, None
 
     def _pointed_fortran_string(self, target: EntryRef, address: int) -> tuple[str, Json] | None:
         try:
-            found, tag, attributes, _ = self._types.resolve(target)
+            definition, tag, attributes, _ = self._types.resolve(target)
             if tag != dw.DW_TAG_STRING_TYPE or dw.DW_AT_STRING_LENGTH not in attributes:
                 return None
-            return self.fortran_string(found, attributes, ValueBytes(self._read, address), 0)
+            return self.fortran_string(definition, attributes, ValueBytes(self._read, address), 0)
         except (MemoryFault, Unsupported):
             return None
 
@@ -137,8 +137,8 @@ class StringFormatter:
 
     def _is_signed(self, place: EntryRef) -> bool:
         element = self._types.info.target(place.unit, self._types.info.index.entry(place)[1][dw.DW_AT_TYPE])
-        found, _, attributes, names = self._types.resolve(element)
-        return self._types.scalar(found, attributes, names).encoding in SIGNED
+        definition, _, attributes, names = self._types.resolve(element)
+        return self._types.scalar(definition, attributes, names).encoding in SIGNED
 
     def fortran_string(
         self, place: EntryRef, attributes: dict[int, Value], data: ValueBytes, offset: int
@@ -147,12 +147,12 @@ class StringFormatter:
         unit = place.unit
         address = data.at(offset)
         length = unit.number(attributes.get(dw.DW_AT_BYTE_SIZE))
-        told = attributes.get(dw.DW_AT_STRING_LENGTH)
-        if told is not None:
-            if not isinstance(told.raw, bytes) or address is None:
+        length_location = attributes.get(dw.DW_AT_STRING_LENGTH)
+        if length_location is not None:
+            if not isinstance(length_location.raw, bytes) or address is None:
                 raise Unsupported("a string whose length is in another variable")
             size = unit.number(attributes.get(dw.DW_AT_STRING_LENGTH_BYTE_SIZE)) or unit.address_size
-            where = self._types.evaluate(place, told.raw, address)
+            where = self._types.evaluate(place, length_location.raw, address)
             length = int.from_bytes(self._read(where, min(size, 8)), unit.sections.byte_order)
         if length is None:
             raise Unsupported("a string whose length is not given")

@@ -128,20 +128,20 @@ class _Namer:
     def _qualified(self, place: EntryRef, inner: str, depth: int) -> str:
         # Consecutive qualifiers are written together. A pointer's qualifiers follow its star, others precede the name.
         words: list[str] = []
-        here: EntryRef | None = place
-        while here is not None and len(words) <= _MAX_DEPTH:
-            tag, attributes = self._info.index.entry(here)
+        scope: EntryRef | None = place
+        while scope is not None and len(words) <= _MAX_DEPTH:
+            tag, attributes = self._info.index.entry(scope)
             if tag not in _QUALIFIERS:
                 break
             words.append(_QUALIFIERS[tag])
-            here = self._target(here.unit, attributes)
+            scope = self._target(scope.unit, attributes)
         text = " ".join(word for word in _QUALIFIERS.values() if word in words)
-        tag = self._info.index.entry(here)[0] if here is not None else 0
-        if here is not None and tag in _POINTING:
-            attributes = self._info.index.entry(here)[1]
+        tag = self._info.index.entry(scope)[0] if scope is not None else 0
+        if scope is not None and tag in _POINTING:
+            attributes = self._info.index.entry(scope)[1]
             behind = f" {text}{f' {inner}' if inner else ''}"
-            return self._pointer(here.unit, tag, attributes, behind, depth + 1)
-        behind = self.name(here, inner, depth + 1)
+            return self._pointer(scope.unit, tag, attributes, behind, depth + 1)
+        behind = self.name(scope, inner, depth + 1)
         # An array is constant if its elements are constant, and some compilers mark both.
         return behind if tag == dw.DW_TAG_ARRAY_TYPE and behind.startswith(f"{text} ") else f"{text} {behind}"
 

@@ -125,10 +125,10 @@ class TypeInfo:
         return self._found[name]
 
     def _find(self, name: str) -> DwarfType | None:
-        keyword, _, rest = name.partition(" ")
+        keyword, _, bare_name = name.partition(" ")
         tags = _KEYWORDS.get(keyword)
-        if tags is not None and rest:
-            return self._look_up(name, rest, (frozenset(tags),))
+        if tags is not None and bare_name:
+            return self._look_up(name, bare_name, (frozenset(tags),))
         return self._look_up(name, name, _ANY)
 
     def _look_up(self, name: str, qualified: str, choices: Sequence[frozenset[int]]) -> DwarfType | None:
@@ -157,14 +157,14 @@ class TypeInfo:
 
     def _check_sizes(self, name: str, best: EntryRef, likely: Sequence[EntryRef], outer: tuple[str, ...]) -> None:
         # Two C files may define different structures of the same name.
-        size, whole = self._size_or_none(best), self.index.scope_of(best) == outer
+        size, is_same_scope = self._size_or_none(best), self.index.scope_of(best) == outer
         for place in likely:
             # The walk over the unit, which proves that *place* is an entry, comes last, because it is the most
             # expensive check.
             if self._size_or_none(place) in (None, size):
                 continue
             scope = self.index.scope_of(place)
-            if scope == outer if whole else _is_within(scope, outer):
+            if scope == outer if is_same_scope else _is_within(scope, outer):
                 raise TypeNotFound(name, f"{self._name}, which has several of different sizes by that name")
 
     def _is(self, place: EntryRef, name: str, tags: frozenset[int]) -> bool:
@@ -213,12 +213,12 @@ class TypeInfo:
             raise MalformedFile(f"{self._name}: declarations of {name!r} lead to each other")
         self._searched.append(name)
         try:
-            found = self._look_up(name, name, (frozenset((tag,)),)) if name else None
+            definition = self._look_up(name, name, (frozenset((tag,)),)) if name else None
         finally:
             self._searched.pop()
-        if found is None:
+        if definition is None:
             raise TypeNotFound(name, f"{self._name}, which only declares it")
-        return found.place
+        return definition.place
 
     # Sizes
 
@@ -390,8 +390,8 @@ class TypeInfo:
             operation = cursor.byte()
             # The expression starts with the structure's address on the stack, and adds a constant to it.
             offset = cursor.uleb() if operation in (dw.DW_OP_PLUS_UCONST, dw.DW_OP_CONSTU) else -1
-            rest = value.raw[cursor.position :]
-            if offset < 0 or rest != (bytes((dw.DW_OP_PLUS,)) if operation == dw.DW_OP_CONSTU else b""):
+            remaining = value.raw[cursor.position :]
+            if offset < 0 or remaining != (bytes((dw.DW_OP_PLUS,)) if operation == dw.DW_OP_CONSTU else b""):
                 raise Unsupported(f"{self._name}: a member whose offset is computed at run time")
         if not 0 <= offset < _MAX_BYTES:
             raise MalformedFile(f"{self._name}: a member at offset {offset}")
@@ -417,20 +417,20 @@ class _Members:
 
     @cached_property
     def _by_name(self) -> dict[str, _Found]:
-        found: dict[str, _Found] = {}
+        by_name: dict[str, _Found] = {}
         level = [] if self._place is None else [(self._place, 0)]
-        seen: set[tuple[str, int, int, int]] = set()
+        visited: set[tuple[str, int, int, int]] = set()
         # By levels: a member hides members of base classes with the same name.
         while level:
             deeper: list[tuple[EntryRef, int]] = []
             for place, base in level:
                 key = place.unit.section, place.unit.offset, place.offset, base
-                if key in seen or len(seen) > _MAX_EMBEDDED:
+                if key in visited or len(visited) > _MAX_EMBEDDED:
                     raise MalformedFile("a structure contains itself", offset=place.unit.offset + place.offset)
-                seen.add(key)
+                visited.add(key)
                 for name, tag, attributes in self._info.rows(place):
                     embedded = tag == dw.DW_TAG_INHERITANCE or name is None
-                    if name is not None and name in found:
+                    if name is not None and name in by_name:
                         continue
                     try:
                         offset, first_bit, bits = self._info.location(place.unit, attributes)
@@ -441,9 +441,9 @@ class _Members:
                     if embedded and bits is None:
                         deeper.append((inner, base + offset))
                     elif name is not None:
-                        found[name] = _Found(base + offset, base * 8 + (first_bit or 0), bits, target)
+                        by_name[name] = _Found(base + offset, base * 8 + (first_bit or 0), bits, target)
             level = deeper
-        return found
+        return by_name
 
 
 def _is_constant(value: Value) -> bool:
@@ -486,7 +486,7 @@ class FlatMember(NamedTuple):
     bits: int | None = None
 
 
-def flat_members(info: TypeInfo, found: DwarfType, is_wanted: Callable[[str], bool]) -> list[FlatMember]:
+def flat_members(info: TypeInfo, dwarf_type: DwarfType, is_wanted: Callable[[str], bool]) -> list[FlatMember]:
     """Return the members of a structure, ordered by offset, then by name.
 
     Members of base classes and unnamed members count as the structure's own. An array is one member. Members without a
@@ -497,7 +497,7 @@ def flat_members(info: TypeInfo, found: DwarfType, is_wanted: Callable[[str], bo
     :raises MalformedFile: if the file contradicts itself, or the structure contains itself
     """
     walk = _MemberWalk(info, is_wanted)
-    walk.enter(found.place, "", 0, 0)
+    walk.enter(dwarf_type.place, "", 0, 0)
     return sorted(walk.found.values(), key=lambda member: (member.offset, member.path))
 
 

@@ -21,7 +21,6 @@ class FrameTypes(TypeReader):
     """
 
     frame: FrameContext | None = None
-    bound: Callable[[EntryRef], int] | None = None
 
     def __init__(self, info: TypeInfo, read: Callable[[int, int], bytes], bias: int) -> None:
         super().__init__(info, self._read_of, bias)
@@ -40,6 +39,3 @@ class FrameTypes(TypeReader):
         if self.frame is None or initial:
             return super().evaluate(place, expression, address, initial)
         return evaluate_type(place.unit, expression, self.frame, address)
-
-    def bound_in(self, place: EntryRef) -> int:
-        return self.bound(place) if self.bound is not None else super().bound_in(place)

@@ -175,14 +175,14 @@ class _ModuleLocals:
             frame_base=code.frame_base,
         )
         self._types.frame = context
-        self._types.bound = partial(self._bound, context, code.by_entry)
+        self._types.bound_variables = _FrameBounds(self, context, code.by_entry)
         try:
             return [
                 FunctionLocals(tuple(self._value(row, context, holds_address, parts) for row in rows if row.value.name))
                 for rows in code.scopes
             ]
         finally:
-            self._types.frame = self._types.bound = None
+            self._types.frame = self._types.bound_variables = None
 
     def _thread_local(self, thread: int | None, offset: int) -> int:
         if thread is None:
@@ -384,8 +384,12 @@ class _ModuleLocals:
             raise Unsupported(f"a constant of {size} bytes as a number")
         return (value.raw & (1 << 8 * size) - 1).to_bytes(size, self._memory.byte_order)
 
-    def _bound(self, context: FrameContext, by_entry: dict[Key, _Prepared], place: EntryRef) -> int:
-        row = by_entry.get((place.unit.section, place.unit.offset, place.offset))
+    def bound(self, variable: EntryRef, context: FrameContext, by_entry: dict[Key, _Prepared]) -> int:
+        """Return the value of a variable that holds the bound of an array of the same frame.
+
+        :raises Unsupported: if it is a variable of another function
+        """
+        row = by_entry.get((variable.unit.section, variable.unit.offset, variable.offset))
         if row is None or row.variable.type is None:
             raise Unsupported("an array whose bounds are in a variable of another function")
         size = self._info.size_at(row.variable.type)
@@ -394,7 +398,17 @@ class _ModuleLocals:
         source = self._raw(row, row.variable.type, context)
         raw = self._memory.read_data(source, size) if isinstance(source, int) else source
         number = int.from_bytes(raw[:size], context.byte_order, signed=True)
-        return number & (1 << 8 * place.unit.address_size) - 1
+        return number & (1 << 8 * variable.unit.address_size) - 1
+
+
+class _FrameBounds:
+    # The variables of one frame that hold bounds of arrays, by their entries.
+
+    def __init__(self, module: _ModuleLocals, context: FrameContext, by_entry: dict[Key, _Prepared]) -> None:
+        self._module, self._context, self._by_entry = module, context, by_entry
+
+    def read(self, variable: EntryRef) -> int:
+        return self._module.bound(variable, self._context, self._by_entry)
 
 
 def _storage(expression: bytes | None) -> str:
