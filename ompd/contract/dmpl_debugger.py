@@ -235,7 +235,7 @@ class Debugger:
     def _prints(self, text: str) -> None:
         if len(self.printed) < _MAX_PRINTED:
             self.printed.append(text)
-            self._warn("".join(each if each.isprintable() else "?" for each in text[:_MAX_TEXT]))
+            self._warn("".join(character if character.isprintable() else "?" for character in text[:_MAX_TEXT]))
 
 
 def _answer(process: _Process, ask: Callable[[], Answer], failed: Answer) -> tuple[int, Answer]:

@@ -91,9 +91,9 @@ class BarrierState:
         :param team: the native ids of all threads of the team, in the order of their numbers
         :param word: ``address``, ``value`` and ``generation``, if they are known
         """
-        here = tuple(thread for thread in team if thread in present)
+        present_threads = tuple(thread for thread in team if thread in present)
         missing = tuple(thread for thread in team if thread not in present)
-        return cls(here, missing, doubt, flags, *(word or (None, None, None)))
+        return cls(present_threads, missing, doubt, flags, *(word or (None, None, None)))
 
 
 @record

@@ -29,6 +29,8 @@ from ompd.session.stop import Stop
 if TYPE_CHECKING:
     from typing_extensions import Self
 
+    from ompd.session.session import Session
+
 MAX_STOPS = 5
 # Limits of the number of reads in a rehearsal, which walks along changing structures and might not end. The answer
 # itself may read more.
@@ -38,8 +40,7 @@ _NOT_STOPPED = "the process was not stopped: what this tells of different thread
 _UNREAD = "asleep in a system call that a stop might disturb, so that some registers are unknown"
 
 _T = TypeVar("_T")
-Begin = Callable[[Moment, StoppedProcess], Stop]
-"""Switches a session to a moment of the process, and returns the stop of that moment."""
+_S = TypeVar("_S", bound="Session")
 
 
 class Stopper:
@@ -118,24 +119,26 @@ class Stopper:
         """The reasons why the last answer is incomplete: data that no stop of the process copied."""
         return tuple(self._shortfalls)
 
-    def ask(self, begin: Begin, question: Callable[[], _T], *, may_stop: bool = True) -> _T:
-        """Return the result of *question*. All its reads through its session are of one moment.
+    def ask(self, session: _S, question: Callable[[_S], _T], *, may_stop: bool = True) -> _T:
+        """Return the result of *question*, which is called with *session*. All its reads are of one moment.
 
-        :param begin: called for each moment at which *question* runs
+        The session is switched to each moment at which the question runs.
+
         :param may_stop: whether the process may be stopped; otherwise it is read while it runs
         :raises NotStopped: if the process did not stop within the limit of a stop, and the result cannot carry a
             warning
         """
         first = len(self.process.stops_ns)
         self._shortfalls = []
-        result, stop = self._ask(begin, question, may_stop=may_stop and not self.nonblocking)
+        result, stop = self._ask(session, question, may_stop=may_stop and not self.nonblocking)
         if not _answers(result):
             return result
         answers = result if isinstance(result, tuple) else (result,)
-        own = {str(thread): number for thread, number in self.process.own_thread_ids().items()}
-        target = replace(stop.record, stops_ns=tuple(self.process.stops_ns[first:]), own_thread_ids=own)
+        own_thread_ids = {str(thread): number for thread, number in self.process.own_thread_ids().items()}
+        stops_ns = tuple(self.process.stops_ns[first:])
+        target = replace(stop.record, stops_ns=stops_ns, own_thread_ids=own_thread_ids)
         notes = self._notes(stop)
-        told = tuple(
+        annotated = tuple(
             replace(
                 answer,
                 target=target,
@@ -146,17 +149,17 @@ class Stopper:
             else answer
             for answer in answers
         )
-        return cast("_T", told if isinstance(result, tuple) else told[0])
+        return cast("_T", annotated if isinstance(result, tuple) else annotated[0])
 
-    def _ask(self, begin: Begin, question: Callable[[], _T], *, may_stop: bool) -> tuple[_T, Stop]:
+    def _ask(self, session: _S, question: Callable[[_S], _T], *, may_stop: bool) -> tuple[_T, Stop]:
         self.held_by = self.process.held_by()
         glance = self.process.glance()
         sleeps = None not in glance.asleep.values()
-        stop = self._show(begin, glance, is_limited=may_stop and not sleeps)
-        result: list[_T] = []
+        stop = self._show(session, glance, is_limited=may_stop and not sleeps)
+        results: list[_T] = []  # empty, or the one result
         fault: OmpdError | None = None
         try:
-            result.append(question())
+            results.append(question(session))
         except OmpdError as error:
             # The error may be no fault of the process: structures that change while they are read may look
             # inconsistent.
@@ -167,18 +170,18 @@ class Stopper:
             glance.settle()
             if fault is not None:
                 raise fault
-            return result[0], stop
+            return results[0], stop
         if self.process.serves_page_faults():
             # To read such a page, the kernel waits for a thread of the process, which a stop would stop, too.
             why = "supplies pages of its own memory (userfaultfd), so that a stop might not end"
             hint = "--nonblocking reads it as it runs"
-            return self._ask_unstopped(begin, question, BadProcess(self.process.process_id, why, hint=hint))
+            return self._ask_unstopped(session, question, BadProcess(self.process.process_id, why, hint=hint))
         try:
-            return self._ask_stopped(begin, question, glance)
+            return self._ask_stopped(session, question, glance)
         except NotStopped as error:
-            return self._ask_unstopped(begin, question, error)
+            return self._ask_unstopped(session, question, error)
 
-    def _ask_stopped(self, begin: Begin, question: Callable[[], _T], glance: Moment) -> tuple[_T, Stop]:
+    def _ask_stopped(self, session: _S, question: Callable[[_S], _T], glance: Moment) -> tuple[_T, Stop]:
         needed, nearby, lacking = set(glance.missed), list(glance.pages_nearby(0)), set(glance.lacking)
         best: Moment | None = None
         stops, deep, has_ended = 0, False, False
@@ -191,11 +194,11 @@ class Stopper:
                 has_ended = isinstance(error, TargetGone)
                 break
             stops += 1
-            stop = self._show(begin, moment, keep=best)
+            stop = self._show(session, moment, keep=best)
             if not self._fits(moment):
                 continue
             try:
-                result = question()
+                result = question(session)
                 if moment.is_whole:
                     moment.settle()
                     return result, stop
@@ -212,15 +215,15 @@ class Stopper:
             raise BadProcess(
                 self.process.process_id, f"loaded or unloaded libraries at each of {MAX_STOPS} stops", hint="try again"
             )
-        return self._answer_from(begin, best, stops, question, has_ended=has_ended)
+        return self._answer_from(session, best, stops, question, has_ended=has_ended)
 
-    def _ask_unstopped(self, begin: Begin, question: Callable[[], _T], error: BadProcess) -> tuple[_T, Stop]:
+    def _ask_unstopped(self, session: _S, question: Callable[[_S], _T], error: BadProcess) -> tuple[_T, Stop]:
         # Reads the process as it runs, because it cannot be stopped. Raises *error* if the result cannot carry a
         # warning.
         glance = self.process.glance()
-        stop = self._show(begin, glance)
+        stop = self._show(session, glance)
         try:
-            result = question()
+            result = question(session)
         except OmpdError:
             raise error from None
         finally:
@@ -232,7 +235,7 @@ class Stopper:
         return result, stop
 
     def _answer_from(
-        self, begin: Begin, moment: Moment, stops: int, question: Callable[[], _T], *, has_ended: bool
+        self, session: _S, moment: Moment, stops: int, question: Callable[[_S], _T], *, has_ended: bool
     ) -> tuple[_T, Stop]:
         # Answers from one stop that lacks some pages. The gaps are not filled with data of other moments.
         pages, left_out = len(moment.missed), moment.left_out
@@ -241,8 +244,8 @@ class Stopper:
             moment.settle("it was not copied before the process had been stopped as long as it may be", LONGER_STOPS)
         else:
             moment.settle("the program had moved on to it when it was stopped, so that it was not copied", "try again")
-        stop = self._show(begin, moment)
-        result = question()
+        stop = self._show(session, moment)
+        result = question(session)
         if left_out:
             self._shortfalls.append(
                 f"the process was let go when it had been stopped as long as it may be, with {left_out} pages not yet"
@@ -260,8 +263,8 @@ class Stopper:
             )
         return result, stop
 
-    def _show(self, begin: Begin, moment: Moment, *, keep: Moment | None = None, is_limited: bool = False) -> Stop:
-        # Switch the session to this moment, and drop the data of earlier moments except *keep*.
+    def _show(self, session: Session, moment: Moment, *, keep: Moment | None = None, is_limited: bool = False) -> Stop:
+        # Switches the session to this moment, and drops the data of earlier moments except *keep*.
         if not self._fits(moment):
             self.base.close()
             self.base = self._look()
@@ -272,7 +275,7 @@ class Stopper:
         process = self.base.at_another_stop(moment)
         if is_limited:
             process.memory.limit_reads(_MAX_REHEARSED + _MAX_REHEARSED_PER_THREAD * len(moment.thread_ids()))
-        return begin(moment, process)
+        return session.begin_stop(moment, process)
 
     def _fits(self, moment: Moment) -> bool:
         # Returns whether the files that were read are those mapped at this moment. The program may have loaded a
@@ -301,7 +304,8 @@ class Stopper:
 
 def _answers(result: object) -> bool:
     # Returns whether *result* contains answers, which can carry warnings.
-    return any(isinstance(each, Answer) for each in (result if isinstance(result, tuple) else (result,)))
+    parts = result if isinstance(result, tuple) else (result,)
+    return any(isinstance(part, Answer) for part in parts)
 
 
 def _nanoseconds(milliseconds: float | None) -> int | None:

@@ -164,23 +164,23 @@ class Session:
     def _ask(self, question: Callable[[Self], _T], *, may_stop: bool) -> _T:
         # If a library fails during a query, drop the library and run the query again with ompd's own plugin.
         while True:
-            lost = self._lost_libraries
+            failed = self._failed_libraries
             try:
                 if self._stopper is not None:
-                    result = self._stopper.ask(self.begin_stop, lambda: question(self), may_stop=may_stop)
+                    result = self._stopper.ask(self, question, may_stop=may_stop)
                 else:
                     result = question(self)
             except OmpdError:
-                if self._lost_libraries == lost:
+                if self._failed_libraries == failed:
                     raise
             else:
-                if self._lost_libraries == lost:
+                if self._failed_libraries == failed:
                     return result
             if self._stopper is None:
                 self._begin(Stop(self.target, self.process, self._found_runtimes, self.stop.owners))
 
     @property
-    def _lost_libraries(self) -> int:
+    def _failed_libraries(self) -> int:
         return self._libraries.lost if self._libraries is not None else 0
 
     @property
@@ -224,14 +224,14 @@ class Session:
         return discover(process.contract, lambda: self.plugins, are_named=bool(self.plugin_folders))
 
     def _found_runtimes(self, process: StoppedProcess) -> Iterator[Found]:
-        found = self.own_runtimes(process)
+        runtimes = self.own_runtimes(process)
         if self.ompd_library is None:
-            return found
+            return runtimes
         if self._libraries is None:
             from ompd.runtimes.hosted.libraries import Libraries
 
             self._libraries = Libraries(self.ompd_library, self.process.finder.resolve)
-        return self._libraries.over(process.contract, found)
+        return self._libraries.over(process.contract, runtimes)
 
     def __enter__(self) -> Self:
         return self

@@ -73,7 +73,7 @@ class Stop:
         """The OpenMP runtimes of the process, by address."""
         loaded: list[LoadedRuntime] = []
         for found in self._discover(self.process):
-            same = sum(1 for other in loaded if other.found.kind == found.kind)
+            earlier = sum(1 for other in loaded if other.found.kind == found.kind)
             space: AddressSpace | None = None
             fault = found.fault
             if found.plugin is not None:
@@ -87,7 +87,7 @@ class Stop:
                     space = None if isinstance(fault, CorruptState) else space
                 except OmpdError as error:
                     fault = error
-            loaded.append(LoadedRuntime(found.kind + (f"#{same + 1}" if same else ""), found, space, fault))
+            loaded.append(LoadedRuntime(found.kind + (f"#{earlier + 1}" if earlier else ""), found, space, fault))
         return tuple(loaded)
 
     def _check(self, module: Module) -> None:
@@ -98,9 +98,11 @@ class Stop:
                 f"{module.name}: its variables are not read, since nothing that is left proves this file to be the"
                 " build that ran"
             )
-        lost = self.process.symbols.lost_data(module)
-        if lost is not None:
-            raise CorruptState(lost, f"{module.name}: its variables are lost: zeros stand where its file has others")
+        lost_address = self.process.symbols.lost_data(module)
+        if lost_address is not None:
+            raise CorruptState(
+                lost_address, f"{module.name}: its variables are lost: zeros stand where its file has others"
+            )
 
     def _contradiction(self, module: Module, error: NotInitialised) -> CorruptState | None:
         # A runtime that reads as not initialised may be unused, or its variables may be lost: both read as zeros. The

@@ -43,10 +43,10 @@ def _add(file: DebugFile, path: str, name: str | None, runtime: str | None) -> t
     build_id = file.build_id
     label = name if name is not None else release or base
     chosen = generate.file_name(runtime, [name or "", build_id[:12] if build_id is not None else base])
-    if any(each.name == chosen for each in table.shipped_tables()):
+    if any(shipped.name == chosen for shipped in table.shipped_tables()):
         raise BadInput(f"{chosen} is the name of a shipped table", hint="--name gives it another one")
     readers, notes = _read_again(file, family, structs)
-    told = generate.make(
+    layout_table = generate.make(
         runtime,
         releases=[label],
         architecture=file.architecture,
@@ -55,7 +55,7 @@ def _add(file: DebugFile, path: str, name: str | None, runtime: str | None) -> t
         exported=file.exported(generate.telling_exports(runtime)),
         structs=structs,
     )
-    written, was_there = generate.store(chosen, told)
+    written, was_there = generate.store(chosen, layout_table)
     if was_there:
         notes.append(f"it takes the place of the table of that name that was in {written.path}")
     if build_id is None:
@@ -68,13 +68,13 @@ def _read_again(
 ) -> tuple[str, list[str]]:
     # Returns a text about the readers of the debug information, for the table's provenance, and notes for the user.
     # Raises LayoutUnavailable if the readers disagree.
-    wanted = {name: [name, *([family.aliases[name]] if name in family.aliases else [])] for name in family.types}
+    type_names = {name: [name, *([family.aliases[name]] if name in family.aliases else [])] for name in family.types}
     try:
-        version, found = second_reader.read(file.debug_path, wanted, generate.is_wanted)
+        version, shapes = second_reader.read(file.debug_path, type_names, generate.is_wanted)
     except GivenUp as error:
         return "one reader", [f"the table is from one reader: pyelftools has not read {file.debug_path}: {error}"]
     for name in family.types:
-        differing = _difference(name, structs.get(name), found[name])
+        differing = _difference(name, structs.get(name), shapes[name])
         if differing is not None:
             raise LayoutUnavailable(
                 f"the debug information of {file.path} is read differently by ompd and by pyelftools: {differing}",
@@ -83,33 +83,33 @@ def _read_again(
     return f"two readers that agree, ompd's own and pyelftools {version}", []
 
 
-def _difference(name: str, ours: generate.Shape | None, found: Sequence[generate.Shape]) -> str | None:
+def _difference(name: str, ours: generate.Shape | None, shapes: Sequence[generate.Shape]) -> str | None:
     if ours is None:  # an optional type; ompd takes none if several types have its name
-        return f"{name} is missing, and is there" if len(found) == 1 else None
-    if not found:
+        return f"{name} is missing, and is there" if len(shapes) == 1 else None
+    if not shapes:
         return f"{name} is there, and is missing"
-    for size, fields in found:
+    for size, fields in shapes:
         if size != ours[0]:
             return f"{name} has {ours[0]} bytes, and {size}"
         for member in sorted({*fields, *ours[1]}):
-            first, second = (list(each.get(member, ())) for each in (ours[1], fields))
-            if first != second:
-                return f"{name}.{member} is {first or 'missing'}, and {second or 'missing'}"
+            our_member, other_member = (list(members.get(member, ())) for members in (ours[1], fields))
+            if our_member != other_member:
+                return f"{name}.{member} is {our_member or 'missing'}, and {other_member or 'missing'}"
     return None
 
 
 def _runtime_of(file: DebugFile) -> str:
-    found = [runtime for runtime, family in generate.FAMILIES.items() if _has(file, family.telling)]
-    if not found:
+    runtimes = [runtime for runtime, family in generate.FAMILIES.items() if _has(file, family.telling)]
+    if not runtimes:
         types = ", ".join(f"{family.telling} ({runtime})" for runtime, family in generate.FAMILIES.items())
         raise LayoutUnavailable(
             f"the debug information of {file.path} is not that of a known runtime: it has none of {types}"
         )
-    if len(found) > 1:
+    if len(runtimes) > 1:
         raise LayoutUnavailable(
-            f"the debug information of {file.path} is of {' and '.join(found)}", hint="choose one with --runtime"
+            f"the debug information of {file.path} is of {' and '.join(runtimes)}", hint="choose one with --runtime"
         )
-    return found[0]
+    return runtimes[0]
 
 
 def _has(file: DebugFile, type_name: str) -> bool:
@@ -122,14 +122,15 @@ def _has(file: DebugFile, type_name: str) -> bool:
 def _shape(file: DebugFile, family: generate.Family, type_name: str) -> generate.Shape | None:
     # None for an optional type that this build lacks, or whose name is ambiguous.
     try:
-        found = file.types.find(type_name)
-        if found is None and type_name in family.aliases:
-            found = file.types.find(family.aliases[type_name])
-        if found is not None:
-            members = flat_members(file.types, found, generate.is_wanted)
-            return found.size, {
-                each.path: [each.offset, each.size] + ([] if each.bits is None else [each.first_bit or 0, each.bits])
-                for each in members
+        dwarf_type = file.types.find(type_name)
+        if dwarf_type is None and type_name in family.aliases:
+            dwarf_type = file.types.find(family.aliases[type_name])
+        if dwarf_type is not None:
+            members = flat_members(file.types, dwarf_type, generate.is_wanted)
+            return dwarf_type.size, {
+                member.path: [member.offset, member.size]
+                + ([] if member.bits is None else [member.first_bit or 0, member.bits])
+                for member in members
             }
     except (TypeNotFound, Unsupported) as error:
         if type_name not in family.optional:

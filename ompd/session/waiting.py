@@ -37,22 +37,22 @@ def wait_until(
 
     if stable < 1 or not 0 < interval < float("inf") or not seconds >= 0:
         raise BadInput("stable is at least 1, interval more than 0 seconds, and seconds not negative")
-    deadline, looks, row = clock() + seconds, 0, 0
+    deadline, looks, true_in_a_row = clock() + seconds, 0, 0
     fault: OmpdError | None = None
     while True:
         looks += 1
         try:
-            found, fault = session.ask(predicate), None
+            result, fault = session.ask(predicate), None
         except (NoAnswer, NotStopped) as error:
-            fault, row = error, 0
+            fault, true_in_a_row = error, 0
         else:
-            row = row + 1 if found else 0
-            if row and (row >= stable or session.target.kind in _STANDING):
-                return found
-        left = deadline - clock()
-        if left <= 0 and session.target.kind not in _STANDING:
-            last = str(fault) if fault is not None else f"it was so {row} times in a row, {stable} are needed"
+            true_in_a_row = true_in_a_row + 1 if result else 0
+            if true_in_a_row and (true_in_a_row >= stable or session.target.kind in _STANDING):
+                return result
+        seconds_left = deadline - clock()
+        if seconds_left <= 0 and session.target.kind not in _STANDING:
+            last = str(fault) if fault is not None else f"it was so {true_in_a_row} times in a row, {stable} are needed"
             raise TimeLimit(
                 f"what is waited for was not so within {seconds:g} seconds and {looks} looks: {last}"
             ) from fault
-        let_run(min(interval, max(left, 0)))
+        let_run(min(interval, max(seconds_left, 0)))

@@ -39,12 +39,12 @@ def chain(first: _Node | None, following: Callable[[_Node], _Node | None], bound
     :param what: the name of the chain in the exception's message
     :raises CorruptState: if the chain returns to an address, or is longer than *bound*
     """
-    seen: set[int] = set()
+    visited: set[int] = set()
     while first is not None:
         address = first if isinstance(first, int) else first.address
-        if address in seen or len(seen) >= bound:
+        if address in visited or len(visited) >= bound:
             raise CorruptState(address, f"{what} does not end")
-        seen.add(address)
+        visited.add(address)
         yield first
         first = following(first)
 
@@ -56,13 +56,13 @@ def all_tasks(first: Iterable[_Task], following: Callable[[_Task], Iterable[_Tas
     :raises CorruptState: if there are more than :data:`MAX_TASKS`
     """
     by_address = {task.address: task for task in first}
-    seen, waiting = set(by_address), list(by_address.values())
+    visited, waiting = set(by_address), list(by_address.values())
     while waiting:
         task = waiting.pop()
         yield task
         for other in following(task):
-            if other.address not in seen:
-                if len(seen) >= MAX_TASKS:
+            if other.address not in visited:
+                if len(visited) >= MAX_TASKS:
                     raise CorruptState(other.address, "there are more tasks than any program has")
-                seen.add(other.address)
+                visited.add(other.address)
                 waiting.append(other)

@@ -63,16 +63,16 @@ def _barrier_of(thread: Thread, region: Parallel) -> tuple[str | None, bool]:
     # is over.
     if not thread.memberships:
         return None, True  # a worker back in the pool has passed the barrier at the region's end
-    stack, own = thread.stack, thread.group_of(region.address)
-    if own is None and stack.runs_other_code:
+    stack, group = thread.stack, thread.group_of(region.address)
+    if group is None and stack.runs_other_code:
         return None, True  # if the thread runs a task at a barrier, _doubt() reports it
-    if own is None:
+    if group is None:
         raise Unavailable("where a thread of the team is in the region is not to be told from its stack")
-    if own.code == TASK and stack.calls_its_own(own) is False:
+    if group.code == TASK and stack.calls_its_own(group) is False:
         return INNER, False  # the region's code has jumped to a routine that executes tasks, perhaps at a barrier
-    if own.code != PARALLEL:
-        return barrier_at_end(thread, own, region), True
-    for called in reversed(stack.groups[: stack.groups.index(own)]):
+    if group.code != PARALLEL:
+        return barrier_at_end(thread, group, region), True
+    for called in reversed(stack.groups[: stack.groups.index(group)]):
         if called.entry is None and called.code == TASK:
             return INNER, False  # uncertain: the unnamed routine executes tasks, which a taskwait does, too
         if called.entry in BARRIERS or is_at_unnamed_barrier(thread, called, region):

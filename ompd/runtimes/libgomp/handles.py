@@ -174,8 +174,8 @@ class Parallel(GompTeam, Unnoted, WithoutOmpt):
             if count < self.nthreads and (primary is None or not barriers.is_forming(primary, self)):
                 # The process has too few threads: it is a child of fork(), with one thread and a copy of the team, or
                 # threads have ended.
-                left = f"the team has {self.nthreads} threads, the process {count}: it is a fork, or threads have ended"
-                raise Unavailable(left)
+                why = f"the team has {self.nthreads} threads, the process {count}: it is a fork, or threads have ended"
+                raise Unavailable(why)
             raise NotBegun("no thread of the process has that number in the team: it has not begun, or is lost")
         return thread
 
@@ -195,8 +195,12 @@ class Parallel(GompTeam, Unnoted, WithoutOmpt):
         """
         if thread_num == 0 or thread_num in self.runtime.roster.members(self.address):
             return True
-        first, own = self._task(0), self._task(thread_num)
-        return own.parent == first.parent and own.gomp_kind == IMPLICIT and own.view.unsigned("icv.nthreads_var") != 0
+        first_task, own_task = self._task(0), self._task(thread_num)
+        return (
+            own_task.parent == first_task.parent
+            and own_task.gomp_kind == IMPLICIT
+            and own_task.view.unsigned("icv.nthreads_var") != 0
+        )
 
     def _task(self, thread_num: int) -> Task:
         return self.runtime.task_at(self.runtime.implicit_task_at(self.address, thread_num))

@@ -167,8 +167,8 @@ def _finished_owner(runtime: Runtime, task: int, word: int, value: int) -> _Owne
     # still be known, because the pool keeps that region's team with its implicit tasks.
     for team in runtime.last_teams:
         try:
-            number, rest = divmod(task - runtime.team_at(team).first_task, runtime.layouts.size("gomp_task"))
-            if rest or not 0 <= number < runtime.team_at(team).nthreads:
+            number, remainder = divmod(task - runtime.team_at(team).first_task, runtime.layouts.size("gomp_task"))
+            if remainder or not 0 <= number < runtime.team_at(team).nthreads:
                 continue
         except OmpdError:
             continue
@@ -235,8 +235,8 @@ def _iteration(thread: Thread, group: Group) -> LockState:
         raise Unavailable("the iteration for which it waits is done")
     owner = team.thread(index).native if is_static and index < count else None
     is_nest = counters.unsigned("ncounts") > 1
-    which = " of the outermost loop" if is_nest else ""
-    name = f"iteration {first}{which}" if first is not None else None
+    suffix = " of the outermost loop" if is_nest else ""
+    name = f"iteration {first}{suffix}" if first is not None else None
     number = None if is_nest else first
     return LockState(
         counter, "doacross", owner, (), name=name, is_searched=is_done is None, loop=address, iteration=number

@@ -118,11 +118,11 @@ class Member(GompThread):
 
     def _chain(self, team: int | None, number: int, level: int) -> tuple[Membership, ...]:
         claims: list[Membership] = []
-        seen: set[int] = set()
+        visited: set[int] = set()
         while team is not None:
-            if team in seen or len(seen) >= MAX_NESTING:
+            if team in visited or len(visited) >= MAX_NESTING:
                 raise CorruptState(team, "the chain of teams does not end")
-            seen.add(team)
+            visited.add(team)
             claims.append(Membership(team, number))
             region = self.runtime.team_at(team)
             if number >= region.nthreads:
@@ -296,7 +296,7 @@ class Member(GompThread):
         groups = self.stack.groups
         if groups.index(group) in self.hosted.values():
             return True
-        return self.stack.stopped is None and sum(1 for each in groups if each.forks) == len(self.memberships) + 1
+        return self.stack.stopped is None and sum(1 for forking in groups if forking.forks) == len(self.memberships) + 1
 
 
 class Roster:

@@ -72,11 +72,11 @@ def proven(process: Process, module: Module) -> Runtime:
     if layouts is not None:
         return _checked(Runtime(process, module, layouts, _offset(process, module, layouts)))
     fault: OmpdError | None = None
-    for each, layouts in _tables(process, module, by_build_id=True):
+    for candidate, layouts in _tables(process, module, by_build_id=True):
         try:
             return _checked(Runtime(process, module, layouts, _offset(process, module, layouts)))
         except OmpdError as error:
-            if each.is_shipped:
+            if candidate.is_shipped:
                 raise
             fault = fault or error
     try:
@@ -87,8 +87,8 @@ def proven(process: Process, module: Module) -> Runtime:
 
 def _from_debug_information(process: Process, module: Module) -> Layouts | None:
     try:
-        wanted = {name: (name, members) for name, members in WANTED.items()}
-        return chosen(dwarf.load(process, module, wanted), dwarf.SOURCE, "this build")
+        structures = {name: (name, members) for name, members in WANTED.items()}
+        return chosen(dwarf.load(process, module, structures), dwarf.SOURCE, "this build")
     except (LayoutUnavailable, TypeNotFound):
         return None
 
@@ -184,11 +184,11 @@ def _queried(process: Process, module: Module) -> Runtime:
     # count as one.
     rejected: list[str] = []
     fitting: list[Runtime] = []
-    for each, layouts in _tables(process, module, by_build_id=False):
-        same = next((other for other in fitting if _is_same(layouts, other.layouts)), None)
-        if same is not None:
-            if layouts.of not in same.layouts.of.split(" or "):
-                same.layouts = replace(same.layouts, of=f"{same.layouts.of} or {layouts.of}")
+    for candidate, layouts in _tables(process, module, by_build_id=False):
+        twin = next((other for other in fitting if _is_same(layouts, other.layouts)), None)
+        if twin is not None:
+            if layouts.of not in twin.layouts.of.split(" or "):
+                twin.layouts = replace(twin.layouts, of=f"{twin.layouts.of} or {layouts.of}")
             continue
         runtime = Runtime(process, module, layouts, _queried_offset(process, module, layouts))
         count = 0
@@ -197,7 +197,7 @@ def _queried(process: Process, module: Module) -> Runtime:
             if wrong is None:
                 wrong, count = _misread(runtime)
         except OmpdError as error:
-            if each.is_shipped:
+            if candidate.is_shipped:
                 raise
             wrong = str(error)  # a user's bad table must not prevent the others from being tried
         if wrong is not None:
@@ -217,12 +217,12 @@ def _queried(process: Process, module: Module) -> Runtime:
     return fitting[0]
 
 
-def _is_same(one: Layouts, other: Layouts) -> bool:
+def _is_same(layouts: Layouts, other: Layouts) -> bool:
     return all(
-        one[name].fields.get(member) == other[name].fields.get(member)
+        layouts[name].fields.get(member) == other[name].fields.get(member)
         for name, members in WANTED.items()
         for member in members
-    ) and all(one[name].size == other[name].size for name in ("gomp_team", "gomp_task"))
+    ) and all(layouts[name].size == other[name].size for name in ("gomp_team", "gomp_task"))
 
 
 def _queried_offset(process: Process, module: Module, layouts: Layouts) -> int:
@@ -281,9 +281,9 @@ def _misread(runtime: Runtime) -> tuple[str | None, int]:
 def _expected(thread: Thread, member: str, pointed: str | None) -> Iterator[tuple[int, int]]:
     # The address and the size of each read that a routine should make.
     layouts = thread.runtime.layouts
-    own = layouts["gomp_thread"].field(member)
-    yield thread.address + own.offset, own.size
-    target = read_pointer(thread.runtime.process, thread.address + own.offset) if pointed is not None else None
+    thread_field = layouts["gomp_thread"].field(member)
+    yield thread.address + thread_field.offset, thread_field.size
+    target = read_pointer(thread.runtime.process, thread.address + thread_field.offset) if pointed is not None else None
     if target is not None and pointed is not None:
         field = layouts[_POINTS_TO[member]].field(pointed)
         yield target + field.offset, field.size

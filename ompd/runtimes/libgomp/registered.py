@@ -70,15 +70,15 @@ class LostThread(Thread):
 def threads_of(runtime: Runtime) -> Mapping[int, Thread]:
     """Return the runtime's threads by native id."""
     threads: dict[int, Thread] = {}
-    others = []
+    unregistered = []
     for native in sorted(runtime.process.threads()):
         thread = _thread(runtime, native)
         if thread is not None:
             threads[native] = thread
         else:
-            others.append(native)
+            unregistered.append(native)
     owners = {thread.pool_owner() for thread in threads.values()} - {None}
-    for native in others if owners else ():
+    for native in unregistered if owners else ():
         address = runtime.gomp_thread(native) or 0
         if address in owners:
             fault = CorruptState(address, "nothing but zeros where the runtime keeps a thread that owns a pool")

@@ -180,8 +180,8 @@ class Runtime(AllQueued, Plain):
 
         :raises CorruptState: if the chain of parents does not end
         """
-        what = "the chain of tasks that generated each other"
-        return chain(task, lambda address: self.task_at(address).parent, MAX_TASKS, what)
+        description = "the chain of tasks that generated each other"
+        return chain(task, lambda address: self.task_at(address).parent, MAX_TASKS, description)
 
     def tasks_in(self, queue: int, node: int) -> Iterator[int]:
         """Yield the addresses of the tasks in the ``priority_queue`` at *queue*.

@@ -178,8 +178,10 @@ class ParsedStack:
         function = self._construct_called(index + 1) if not naming.is_entry(name) else None
         if function is None:
             return name
-        ways = self.process.tail_calls(function, self.frames[index].function_start or 0)
-        targets = (next((jump.target for jump in way if self.owners.at(jump.target) == RUNTIME), None) for way in ways)
+        chains = self.process.tail_calls(function, self.frames[index].function_start or 0)
+        targets = (
+            next((jump.target for jump in jumps if self.owners.at(jump.target) == RUNTIME), None) for jumps in chains
+        )
         names = {self._routine(target) for target in targets if target is not None}
         return names.pop() if len(names) == 1 else name
 

@@ -267,7 +267,7 @@ def queued(runtime: Runtime, queue: int) -> Iterator[int]:
     if root is None:
         yield from _listed(runtime, queue + QUEUE_LIST)
         return
-    waiting, seen = [root], {root}
+    waiting, visited = [root], {root}
     while waiting:
         node = waiting.pop()
         yield from _listed(runtime, node + TREE_LIST)
@@ -275,9 +275,9 @@ def queued(runtime: Runtime, queue: int) -> Iterator[int]:
             subtree = read_pointer(heap, node + side)
             if subtree is None:
                 continue
-            if subtree in seen or len(seen) >= MAX_TASKS:
+            if subtree in visited or len(visited) >= MAX_TASKS:
                 raise CorruptState(subtree, "a tree of tasks does not end")
-            seen.add(subtree)
+            visited.add(subtree)
             waiting.append(subtree)
 
 
@@ -289,14 +289,14 @@ def _listed(runtime: Runtime, address: int) -> Iterator[int]:
     first = before = read_pointer(heap, address + LIST_TASKS)
     if first is None:
         return
-    seen: set[int] = set()
+    visited: set[int] = set()
     node, last = read_words(heap, first, _LINKS)
     yield first
     while node != first:
-        following, previous = read_words(heap, node, _LINKS) if node and node not in seen else (0, 0)
-        if previous != before or len(seen) >= MAX_TASKS:
+        following, previous = read_words(heap, node, _LINKS) if node and node not in visited else (0, 0)
+        if previous != before or len(visited) >= MAX_TASKS:
             raise _not_a_list(runtime, address)
-        seen.add(node)
+        visited.add(node)
         yield node
         before, node = node, following
     if last != before:

@@ -116,13 +116,13 @@ class Thread(Unnumbered):
         try:
             is_of_other = self._task_team is not team and team.has_implicit_task_at(self._th_current_task.address)
             outer = team.t_parent if self._task_team is team and not team.has_level else self._task_team
-            found = outer if outer is not None and self._forms(team, outer) else team
+            actual = outer if outer is not None and self._forms(team, outer) else team
         except OmpdError:
             return team
         if is_of_other:
             task = self._th_current_task.address
             raise CorruptState(task, f"an implicit task of the team at {address:#x} names another one")
-        return found
+        return actual
 
     def _forms(self, inner: Team, outer: Team) -> bool:
         # Whether this thread of the outer team is creating or dissolving the inner team.
@@ -536,8 +536,8 @@ class Task(Unnumbered):
         :raises LayoutUnavailable: if the places of the proxy flags are unknown
         """
         masks = self.runtime.details.layout("kmp_tasking_flags_t.proxy").masks
-        wanted = masks.get("proxy", 0) | masks.get("detachable", 0)
-        return self.flags & wanted == wanted != 0
+        proxy_flags = masks.get("proxy", 0) | masks.get("detachable", 0)
+        return self.flags & proxy_flags == proxy_flags != 0
 
     def _event(self) -> int:
         view = self.runtime.details.view("kmp_taskdata_t.td_depnode", self.address)

@@ -172,12 +172,12 @@ def _list_by_content(runtime: Runtime, global_name: str, layout: StructLayout, m
     # The address of the list with the values of an environment variable. None if the variable has at most one value,
     # because the runtime then has no list.
     variable, codes = _LISTS[global_name]
-    given = runtime.process.environment().get(variable, "")
-    if "," not in given:
+    text = runtime.process.environment().get(variable, "")
+    if "," not in text:
         return None
     unknown = Unavailable(f"{variable} is a list, and the runtime has no symbols that would tell where it keeps it")
     try:
-        values = [codes[word] if codes else int(word) for word in given.lower().replace(" ", "").split(",")]
+        values = [codes[word] if codes else int(word) for word in text.lower().replace(" ", "").split(",")]
     except (KeyError, ValueError):
         raise unknown from None
     order = runtime.process.byte_order

@@ -238,8 +238,8 @@ class Runtime(Plain):
     @cached_property
     def thread_head(self) -> int:
         """The size of the part of a ``kmp_info_t`` that is read at once. Nearly all facts are in this part."""
-        whole = self.thread_layout.fields.get("th")
-        return min(whole.size, _MAX_HEAD) if whole is not None else 0
+        base_member = self.thread_layout.fields.get("th")
+        return min(base_member.size, _MAX_HEAD) if base_member is not None else 0
 
     @cached_property
     def _threads(self) -> dict[int, Thread]:
@@ -261,7 +261,7 @@ class Runtime(Plain):
         members: dict[int, Team] = {}
         for team in live.values():
             with suppress(OmpdError):
-                members.update((each, team) for each in team.t_threads[: team.t_nproc] if each is not None)
+                members.update((member, team) for member in team.t_threads[: team.t_nproc] if member is not None)
         return members
 
     def thread_at(self, address: int) -> Thread:

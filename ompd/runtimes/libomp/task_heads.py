@@ -104,12 +104,12 @@ class Heads:
 
     def read(self, addresses: Iterable[int]) -> None:
         """Read the heads of the tasks at *addresses*. Tasks that cannot be read are left out."""
-        wanted = sorted({address for address in addresses if address not in self._heads})
-        form = self._form if wanted else None
+        missing = sorted({address for address in addresses if address not in self._heads})
+        form = self._form if missing else None
         if form is None:
             return
         run: list[int] = []
-        for address in wanted:
+        for address in missing:
             if run and (address > run[-1] + form.size + _MAX_GAP or address + form.size > run[0] + _MAX_BYTES):
                 self._read_run(form, run)
                 run = []
@@ -140,34 +140,34 @@ class Heads:
             return None
 
     def _form_of_layout(self) -> _Form | None:
-        runtime, more = self._runtime, self._structures.layout("kmp_taskdata_t")
+        runtime, descriptor = self._runtime, self._structures.layout("kmp_taskdata_t")
         task, size = runtime.task_layout, runtime.task_layout.size or 0
         if not all(self.masks) or not size:
             return None
         routine = runtime.layouts["kmp_task_t"].field("routine")
-        wanted: list[Field | None] = [
+        members: list[Field | None] = [
             task.field("td_flags"),
             task.field("td_team"),
             task.field("td_parent"),
-            more.field("td_ident"),
-            more.field("td_incomplete_child_tasks"),
+            descriptor.field("td_ident"),
+            descriptor.field("td_incomplete_child_tasks"),
             Field(size + routine.offset, routine.size),
         ]
-        signed = wanted[4]
+        signed = members[4]
         try:
             nodes = self._structures.layout(_NODES)
-            wanted += [nodes.field("td_depnode"), nodes.field("td_dephash")]
+            members += [nodes.field("td_depnode"), nodes.field("td_dephash")]
         except LayoutUnavailable:
-            wanted += [None, None]
+            members += [None, None]
         info = self._info(size)
-        fields = sorted((field for field in wanted if field is not None), key=lambda field: field.offset)
+        fields = sorted((field for field in members if field is not None), key=lambda field: field.offset)
         text, end = "<" if runtime.heap.byte_order == "little" else ">", 0
         for field in fields:
             if field.offset < end or field.size not in _UNSIGNED:
                 return None  # the layout is wrong; the error appears when a single task is read
             text += f"{field.offset - end}x" + (_SIGNED if field is signed else _UNSIGNED)[field.size]
             end = field.offset + field.size
-        places = (fields.index(field) if field is not None else len(fields) for field in wanted)
+        places = (fields.index(field) if field is not None else len(fields) for field in members)
         order = itemgetter(*places, len(fields) + 1)
         return _Form(max(end, info.stop), Struct(text).unpack_from, order, info) if info.stop <= end else None
 

@@ -130,8 +130,8 @@ class Team:
         """
         array = self._view.pointer("t_implicit_task_taskdata")
         size = self.runtime.task_layout.size
-        number, rest = divmod(address - (array or 0), size or 1)
-        if array is None or not size or rest or not 0 <= number < self.t_nproc:
+        number, remainder = divmod(address - (array or 0), size or 1)
+        if array is None or not size or remainder or not 0 <= number < self.t_nproc:
             raise CorruptState(address, "an implicit task does not lie among those of its team")
         thread = self.t_threads[number]
         if thread is None:
@@ -147,8 +147,8 @@ class Team:
             return StructView(self.runtime.heap, layout, address)
 
         first = self._view.pointer("ompt_serialized_team_info")
-        what = "the chain of ompt_lw_taskteam_t"
-        return tuple(map(node, chain(first, lambda address: node(address).pointer("parent"), MAX_NESTING, what)))
+        description = "the chain of ompt_lw_taskteam_t"
+        return tuple(map(node, chain(first, lambda address: node(address).pointer("parent"), MAX_NESTING, description)))
 
     def displaced(self, depth: int) -> StructView:
         """Return the node with OMPT's data for a serialized region that encloses another region of this team. *depth*

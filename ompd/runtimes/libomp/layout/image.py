@@ -211,8 +211,8 @@ def _gtid(variables: Variables, thread: int, table: Table) -> int:
 def _candidate(
     variables: Variables, variable: int, array: int, behind: int, table: Table, most_damaged: float
 ) -> ThreadTable | None:
-    capacity, rest = divmod(behind - array, variables.process.pointer_size)
-    if rest or not 0 < capacity <= _MAX_CAPACITY:
+    capacity, remainder = divmod(behind - array, variables.process.pointer_size)
+    if remainder or not 0 < capacity <= _MAX_CAPACITY:
         return None
     roots = dict(_used(read_words(variables.process, behind, capacity)))
     if not roots:

@@ -229,7 +229,7 @@ def _prove_anew(process: Process, module: Module, reason: str) -> Stripped:
     if len(proven) == 1:
         return proven[0]
     if proven:
-        reasons.append(f"{' and '.join(each.table.name for each in proven)} both fit")
+        reasons.append(f"{' and '.join(candidate.table.name for candidate in proven)} both fit")
     raise LayoutUnavailable(
         f"{reason}, nor has it debug information; {'; '.join(reasons)}",
         hint="install the runtime's debug symbols, or name their folder with --debug-dir",

@@ -199,9 +199,9 @@ class _Examiner:
             team = self._view("kmp_base_team", self._pointer(view, "td_team"))
             if not self._word(view, "td_flags") & explicit:
                 first = self._pointer(team, "t_implicit_task_taskdata")
-                number, rest = divmod(address - first, layout.size or 1)
+                number, remainder = divmod(address - first, layout.size or 1)
                 room = self._word(team, "t_max_nproc")
-                self._check(not rest and 0 <= number < room, "an implicit task is not among those of its team")
+                self._check(not remainder and 0 <= number < room, "an implicit task is not among those of its team")
                 return
             routine = self._view("kmp_task", address + (layout.size or 0)).pointer("routine")
             self._check(
@@ -265,5 +265,5 @@ class _Examiner:
             if not flags & (masks["team_serial"] | masks["tasking_ser"] | masks["complete"]):
                 counted[parent] += 1
         for parent, count in counted.items():
-            kept = self._view("kmp_taskdata", parent).unsigned("td_incomplete_child_tasks")
-            self._check(count <= kept <= _MAX_QUEUE, f"a task of {count} children counts {kept}")
+            counter = self._view("kmp_taskdata", parent).unsigned("td_incomplete_child_tasks")
+            self._check(count <= counter <= _MAX_QUEUE, f"a task of {count} children counts {counter}")

@@ -155,17 +155,17 @@ class SuspendedTasks:
 def _tasks_on(thread: Thread) -> Iterator[Task]:
     # The task that the thread executes, and the tasks that are suspended on it, innermost first.
     task: Task | None = thread.current_task()
-    seen: set[str] = set()
+    task_ids: set[str] = set()
     is_untied = False
     while task is not None:
-        if task.id in seen and is_untied:
+        if task.id in task_ids and is_untied:
             return
-        if task.id in seen or len(seen) >= _MAX_TASKS:
+        if task.id in task_ids or len(task_ids) >= _MAX_TASKS:
             raise CorruptState(task.address, "the chain of tasks on a thread does not end")
-        seen.add(task.id)
+        task_ids.add(task.id)
         yield task
         outer: Task | None = task.scheduling() if task.kind() == "explicit" else None
-        if outer is not None and outer.id in seen and not (outer.flag("tiedness") and task.flag("tiedness")):
+        if outer is not None and outer.id in task_ids and not (outer.flag("tiedness") and task.flag("tiedness")):
             # If the queue is full, the thread executes the next part of an untied task at once, inside of the task's
             # own frame. The runtime then records that the task was suspended for itself, perhaps through other tasks.
             # It no longer knows the task that was first suspended for the untied task.

@@ -240,12 +240,14 @@ class _Search:
     def _task_functions(self) -> set[int]:
         # The functions of all explicit tasks that have begun.
         functions: set[int] = set()
-        seen: set[str] = set()
+        names: set[str] = set()
         for thread in self._runtime.threads():
             try:
                 task = thread.icv_task()
-                while task is not None and task.kind() == "explicit" and task.id not in seen and len(seen) < _MAX_TASKS:
-                    seen.add(task.id)
+                while (
+                    task is not None and task.kind() == "explicit" and task.id not in names and len(names) < _MAX_TASKS
+                ):
+                    names.add(task.id)
                     function = task.function()
                     if function is not None:
                         functions.add(function)

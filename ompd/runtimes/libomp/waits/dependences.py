@@ -168,7 +168,7 @@ class WaitingTasks:
         search.explicit.update(dict.fromkeys(plain))
         parents = Counter(head.parent for head in plain.values())
         search.children.update((parent, count) for parent, count in parents.items() if parent)
-        seen = {task.address: task for task in todo}
+        tasks = {task.address: task for task in todo}
         nodes = 0
         while todo:
             for task in todo:
@@ -183,8 +183,8 @@ class WaitingTasks:
                     nodes += 1
                     if nodes > _MAX_NODES:
                         raise CorruptState(task.address, "the tasks that wait for others do not end")
-                    if later.address not in seen and later.address not in plain:
-                        seen[later.address] = later
+                    if later.address not in tasks and later.address not in plain:
+                        tasks[later.address] = later
                         search.tasks[later.address] = later
                         fresh.append(later)
             todo = fresh
@@ -192,12 +192,14 @@ class WaitingTasks:
                 # If a task's count of children is higher than the number found, the missing children may be detached.
                 children = search.children
                 hidden = {
-                    address for address, task in seen.items() if self.counted_children(task) > children.get(address, 0)
+                    address for address, task in tasks.items() if self.counted_children(task) > children.get(address, 0)
                 }
                 hidden.update(address for address, head in plain.items() if head.children > children.get(address, 0))
-                known = seen.keys() | plain.keys() if hidden else set()
-                todo = [task for task in self._detached(hidden) if task.address not in known] if hidden else []
-                seen.update((task.address, task) for task in todo)
+                known_addresses = tasks.keys() | plain.keys() if hidden else set()
+                todo = (
+                    [task for task in self._detached(hidden) if task.address not in known_addresses] if hidden else []
+                )
+                tasks.update((task.address, task) for task in todo)
                 search.tasks.update((task.address, task) for task in todo)
         return search
 
@@ -206,7 +208,7 @@ class WaitingTasks:
         # dependences, which are most, are not yielded but added to *plain*.
         runtime = self._runtime
         heads = runtime.heads
-        seen: set[int] = set()
+        visited: set[int] = set()
         starts = [runtime.task_at(address) for address in runtime.current_tasks]
         for team in runtime.live_teams():
             # Leave out implicit tasks with another td_team: until a team has formed, the memory of its tasks has old
@@ -216,8 +218,8 @@ class WaitingTasks:
         starts += self._queues.queued()
         for start in starts:
             address: int | None = start.address
-            while address is not None and address not in seen:
-                seen.add(address)
+            while address is not None and address not in visited:
+                visited.add(address)
                 head = heads.of(address)
                 if head is not None and heads.is_plain(head):
                     plain[address] = head
@@ -250,13 +252,13 @@ class WaitingTasks:
         buckets, size = table.pointer("buckets"), table.unsigned("size")
         if size > _MAX_PLACES:
             raise CorruptState(address, f"a table of dependences with {size} places")
-        seen: set[int] = set()
+        visited: set[int] = set()
         for place in read_words(self._heap, buckets, size) if buckets is not None else ():
             item: int | None = place or None
             while item is not None:
-                if item in seen or len(seen) >= _MAX_NODES:
+                if item in visited or len(visited) >= _MAX_NODES:
                     raise CorruptState(item, "the entries of a table of dependences do not end")
-                seen.add(item)
+                visited.add(item)
                 entry = self._view("kmp_dephash_entry", item)
                 yield from self._in_entry(entry, search)
                 item = entry.pointer("next_in_bucket")

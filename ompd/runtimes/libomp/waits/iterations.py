@@ -47,10 +47,10 @@ def awaited_iteration(thread: Thread, caller: Frame) -> LockState:
         raise Unavailable(_UNKNOWN)
     numbers = [read_signed(runtime.process, vector + 8 * loop, 8) for loop in range(len(loops))]
     number = 0
-    for each, (lower, upper, step, count) in zip(numbers, loops, strict=True):
-        if not min(lower, upper) <= each <= max(lower, upper) or not step:
+    for iteration, (lower, upper, step, count) in zip(numbers, loops, strict=True):
+        if not min(lower, upper) <= iteration <= max(lower, upper) or not step:
             raise Unavailable(_UNKNOWN)  # no thread waits for an iteration out of bounds
-        number = number * count + (each - lower) // step
+        number = number * count + (iteration - lower) // step
     if not 0 <= number < _MAX_ITERATIONS:
         raise CorruptState(info, "a doacross loop is said to have impossible numbers of iterations")
     word = flags + number // _FLAGS * 4

@@ -153,8 +153,8 @@ class LockObjects:
         if address is None and self._runtime.stripped is not None:
             # The stripped runtime has no symbol for the default kind. Direct locks are not in the table of locks, so a
             # plain lock in the table shows that the default kind is not direct.
-            own = set(self._table.tags.values()) - _NESTABLE
-            return frozenset() if own else frozenset(_DIRECT_TAGS.values())
+            tags = set(self._table.tags.values()) - _NESTABLE
+            return frozenset() if tags else frozenset(_DIRECT_TAGS.values())
         kind = read_unsigned(self._process, address, 4) if address is not None else 0
         return frozenset({_DIRECT_TAGS[kind]} if kind in _DIRECT_TAGS else ())
 

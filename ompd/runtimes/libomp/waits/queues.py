@@ -104,12 +104,12 @@ class Queues:
         # The task teams (kmp_base_task_team_t) of all live teams, each as the team's number of threads and the task
         # team's address. Each team uses two task teams in turns.
         field = self._structures.layout("kmp_base_team_t").field("t_task_team")
-        seen: set[int] = set()
+        visited: set[int] = set()
         for team in self._runtime.live_teams():
             for offset in range(field.offset, field.offset + field.size, self._process.pointer_size):
                 address = read_pointer(self._heap, team.address + offset)
-                if address is not None and address not in seen and self._is_task_team(address):
-                    seen.add(address)
+                if address is not None and address not in visited and self._is_task_team(address):
+                    visited.add(address)
                     yield team.t_nproc, address
 
     def _is_task_team(self, address: int) -> bool:
