@@ -65,7 +65,7 @@ def _rows(session: Session, runtime: LoadedRuntime, space: AddressSpace, problem
     try:
         descriptions = space.icvs()
     except OmpdError as error:
-        problems.lost(f"{runtime.id}: variables", error)
+        problems.missing(f"{runtime.id}: variables", error)
         descriptions = ()
     if any(description.scope == Scope.IMPLICIT_TASK for description in descriptions):
         handles[Scope.IMPLICIT_TASK] = _implicit_tasks(runtime, threads, problems)
@@ -74,7 +74,7 @@ def _rows(session: Session, runtime: LoadedRuntime, space: AddressSpace, problem
     try:
         displayed = space.display_control_vars()
     except OmpdError as error:
-        problems.lost(f"{runtime.id}: display control variables", error)
+        problems.missing(f"{runtime.id}: display control variables", error)
     else:
         for name, value in displayed.items():
             yield IcvRecord(runtime.id, name, DISPLAY, value, runtime.id)
@@ -95,7 +95,7 @@ def _implicit_tasks(
             if task is not None:
                 implicit.setdefault(task.id, task)
         except OmpdError as error:
-            problems.lost(f"{runtime.id}: the implicit task of thread {native}", error)
+            problems.missing(f"{runtime.id}: the implicit task of thread {native}", error)
     return list(implicit.items())
 
 
@@ -113,5 +113,5 @@ def _threads_and_tasks(
                 tasks.setdefault(task.id, task)
             threads.append((str(native_thread(session, handle)), handle))
         except OmpdError as error:
-            problems.lost(f"{runtime.id}: variables of {name_thread(session, handle)}", error)
+            problems.missing(f"{runtime.id}: variables of {name_thread(session, handle)}", error)
     return threads, list(tasks.items())

@@ -44,7 +44,7 @@ def live_regions(
 ) -> dict[str, ParallelHandle]:
     """Return all regions that some thread is in, and those that enclose them, by id."""
     live: dict[str, ParallelHandle] = {}
-    untold: list[tuple[str, OmpdError]] = []
+    faults: list[tuple[str, OmpdError]] = []
     for thread in threads_of(runtime, problems):
         try:
             outside = thread.outside_of_target()
@@ -53,11 +53,11 @@ def live_regions(
                     live[region.id] = region
                     region = region.enclosing()
         except OmpdError as error:
-            untold.append((f"{runtime.id}: the regions of {name_thread(session, thread)}", error))
-    for what, fault in untold:
+            faults.append((f"{runtime.id}: the regions of {name_thread(session, thread)}", error))
+    for what, fault in faults:
         # If no thread shows a region, there may be one all the same. Then the unreadable fact always makes the answer
         # incomplete.
-        (problems.lost if live else problems.unreadable_fact)(what, fault)
+        (problems.missing if live else problems.unreadable)(what, fault)
     return live
 
 

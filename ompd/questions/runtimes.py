@@ -21,7 +21,7 @@ def ask(session: Session) -> Answer[RuntimeRecord]:
     problems = begin(session)
     rows = records(session, problems)
     for fault in session.stop.lost_libraries:
-        problems.unreadable(f"{fault}: an OpenMP runtime in it would not be seen")
+        problems.incomplete(f"{fault}: an OpenMP runtime in it would not be seen")
     if not rows and not session.stop.lost_runtimes:
         problems.note(f"no OpenMP runtime among the {len(session.process.symbols.modules())} modules of the process")
     return answer(session, rows, rows, problems)
@@ -39,7 +39,7 @@ def _record(session: Session, runtime: LoadedRuntime, problems: Problems) -> Run
     if runtime.space is not None:
         damage = facts.known("damage", runtime.space.damage, damage)
     for fault in damage:
-        problems.unreadable_fact(runtime.id, fault)
+        problems.unreadable(runtime.id, fault)
 
     def space() -> AddressSpace:
         if runtime.space is not None:

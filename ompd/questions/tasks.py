@@ -93,7 +93,7 @@ class _Collector:
                         self._threads.setdefault(of_thread.id, thread)
                     self._with_ancestors(of_thread)
             except OmpdError as error:
-                self._problems.lost(f"{self._runtime.id}: tasks of {name_thread(self._session, handle)}", error)
+                self._problems.missing(f"{self._runtime.id}: tasks of {name_thread(self._session, handle)}", error)
 
     def _native_id(self, handle: ThreadHandle) -> int | None:
         try:
@@ -124,21 +124,21 @@ class _Collector:
             path.add(ancestor.id)
             ancestor = ancestor.generating()
         if ancestor is not None and ancestor.id in path:
-            self._problems.unreadable(f"{self._runtime.id}: task {ancestor.id} is said to have generated itself")
+            self._problems.incomplete(f"{self._runtime.id}: task {ancestor.id} is said to have generated itself")
 
     def _from_region(self, region: ParallelHandle) -> None:
         try:
             for number in range(region.size()):
                 self._listed(region.implicit_task(number))
         except OmpdError as error:
-            self._problems.lost(f"{self._runtime.id}: implicit tasks of region {region.id}", error)
+            self._problems.missing(f"{self._runtime.id}: implicit tasks of region {region.id}", error)
         try:
             # The task that encountered the region is suspended on its primary thread.
             encountering = region.implicit_task(0).generating()
             if encountering is not None and encountering.id not in self._threads:
                 self._threads[encountering.id] = native_thread(self._session, region.thread(0))
         except OmpdError as error:
-            self._problems.lost(f"{self._runtime.id}: the task that encountered region {region.id}", error)
+            self._problems.missing(f"{self._runtime.id}: the task that encountered region {region.id}", error)
 
     def _from_queues(self) -> None:
         self._from_queue("queued tasks", self._space.queued_tasks)
@@ -152,7 +152,7 @@ class _Collector:
         except LayoutUnavailable as error:
             self._problems.note(f"{self._runtime.id}: {what} are not known: {error}")
         except OmpdError as error:
-            self._problems.lost(f"{self._runtime.id}: {what}", error)
+            self._problems.missing(f"{self._runtime.id}: {what}", error)
 
     def _from_counts(self) -> None:
         try:
@@ -165,7 +165,7 @@ class _Collector:
         except LayoutUnavailable:
             return  # a warning has named what is unknown
         except OmpdError as error:
-            self._problems.lost(f"{self._runtime.id}: how many tasks regions have", error)
+            self._problems.missing(f"{self._runtime.id}: how many tasks regions have", error)
 
     def _listed(self, task: TaskHandle) -> None:
         # List a task with its ancestors. If its parent is unknown, go on with the other tasks: its row has the reason.
@@ -190,7 +190,7 @@ class _Collector:
         except Unavailable:
             return
         except OmpdError as error:
-            self._problems.lost(f"{self._runtime.id}: what generated task {task.id}", error)
+            self._problems.missing(f"{self._runtime.id}: what generated task {task.id}", error)
 
     def _prioritized(self) -> Iterable[TaskHandle]:
         # Return the queued tasks with a priority, none if max-task-priority-var is 0: the runtime then ignores

@@ -353,7 +353,7 @@ def _checked(
     except BadInput:
         raise
     except OmpdError as error:
-        facts.untold("value", error)
+        facts.missing("value", error)
     return None
 
 

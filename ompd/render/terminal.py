@@ -172,8 +172,8 @@ def print_parallel(console: Console, answer: Answer[ParallelRecord], *, unfold: 
     """Print the answer to ``parallel``."""
     _print_head(console, answer, verbose)
     if not answer.rows:
-        untold = "parallel regions unknown: the data that they come from could not be read"
-        print_wrapped(console, [("no parallel region is being executed" if answer.complete else untold, "")])
+        unknown = "parallel regions unknown: the data that they come from could not be read"
+        print_wrapped(console, [("no parallel region is being executed" if answer.complete else unknown, "")])
     _print_tree(console, regions.region_lines(answer, unfold=unfold, verbose=verbose))
     _print_reasons(console, verbose, (row.unavailable for row in answer.rows))
 

@@ -31,7 +31,7 @@ def ask(session: Session) -> DoctorAnswer:
     problems = begin(session)
     runtime_rows = records(session, problems)
     for doubt in doubts:
-        problems.unreadable(doubt)
+        problems.incomplete(doubt)
     environment = process.environment_of(session)
     reports = (
         files.target(session),
@@ -87,7 +87,7 @@ def ask_alone(process_id: int | None, *, nonblocking: bool = False) -> DoctorAns
 def _of_machine(reports: Sequence[Report], refusal: BadProcess | None) -> DoctorAnswer:
     problems = Problems()
     if refusal is not None:
-        problems.unreadable(str(refusal))
+        problems.incomplete(str(refusal))
     target = TargetRecord(
         kind="machine",
         file=None,

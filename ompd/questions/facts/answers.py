@@ -58,16 +58,16 @@ def readable_runtimes(session: Session, problems: Problems, *, needed: bool = Tr
             continue
         threads = session.stop.threads_inside(runtime.found.module)
         if is_damaged(session):
-            problems.unreadable(reason)  # truncated stacks hide how many threads are in its code
+            problems.incomplete(reason)  # truncated stacks hide how many threads are in its code
         elif threads:
             are = "thread is" if threads == 1 else "threads are"
-            problems.unreadable(f"{reason}, and {threads} {are} in its code" + (f"; {hint}" if hint else ""))
+            problems.incomplete(f"{reason}, and {threads} {are} in its code" + (f"; {hint}" if hint else ""))
         else:
             problems.note(f"{reason}; no thread is in its code")
     for runtime in waiting:
         problems.note(not_begun(runtime))
     for fault in session.stop.lost_libraries:
-        problems.unreadable(f"{fault}: an OpenMP runtime in it would not be seen")
+        problems.incomplete(f"{fault}: an OpenMP runtime in it would not be seen")
     yield from usable
 
 
@@ -121,7 +121,7 @@ def threads_of(runtime: LoadedRuntime, problems: Problems) -> Sequence[ThreadHan
     try:
         return runtime.space.threads() if runtime.space is not None else ()
     except OmpdError as error:
-        problems.lost(f"{runtime.id}: threads", error)
+        problems.missing(f"{runtime.id}: threads", error)
         return ()
 
 
@@ -181,7 +181,7 @@ def answer(
         for fault in table.user_tables()[1]:
             problems.note(str(fault))
     for error in session.hosted_faults:
-        problems.unreadable(f"--ompd-library: {error}; it is given up" + (f" ({error.hint})" if error.hint else ""))
+        problems.incomplete(f"--ompd-library: {error}; it is given up" + (f" ({error.hint})" if error.hint else ""))
     for text in session.hosted_notes:
         problems.note(text)
     if session.note is not None:
@@ -190,7 +190,7 @@ def answer(
         problems.note(f"{path} {why}")
     spent = session.process.memory.spent
     if spent is not None:
-        problems.unreadable(f"{spent}; what is shown was read before")
+        problems.incomplete(f"{spent}; what is shown was read before")
     return Answer(session.stop.record, runtimes, tuple(rows), problems.complete, problems.warnings)
 
 

@@ -28,7 +28,7 @@ class Facts:
         try:
             return ask(*arguments, **named)
         except OmpdError as error:
-            self.untold(key, error)
+            self.missing(key, error)
         return None
 
     def own(self, key: str, ask: Callable[[], Value]) -> Value | None:
@@ -41,7 +41,7 @@ class Facts:
         except Unsupported as error:
             self.unavailable[key] = str(error)
         except OmpdError as error:
-            self.untold(key, error)
+            self.missing(key, error)
         return None
 
     def known(self, what: str, ask: Callable[[], Value], otherwise: Value) -> Value:
@@ -54,19 +54,19 @@ class Facts:
         except Unavailable:
             return otherwise
         except OmpdError as error:
-            self.unread(what, error)
+            self.unreadable(what, error)
         return otherwise
 
-    def untold(self, key: str, error: OmpdError) -> None:
+    def missing(self, key: str, error: OmpdError) -> None:
         """Note why a fact is unknown. Report it as unreadable unless the target does not have it."""
         self.unavailable[key] = str(error)
         if not isinstance(error, Unavailable):
-            self.unread(key, error)
+            self.unreadable(key, error)
 
-    def unread(self, what: str, error: OmpdError) -> None:
-        """Report that the row is incomplete, and why."""
+    def unreadable(self, what: str, error: OmpdError) -> None:
+        """Report a fact that could not be read, so that the row is incomplete."""
         self.is_whole = False
-        self._problems.unreadable_fact(f"{self._row}: {what}", error)
+        self._problems.unreadable(f"{self._row}: {what}", error)
 
 
 class Problems:
@@ -75,26 +75,26 @@ class Problems:
     def __init__(self) -> None:
         self.complete = True
         self._warnings: dict[str, None] = {}
-        self._faults: dict[str, tuple[str, int]] = {}  # by error: the first lost fact, and the number of others
+        self._faults: dict[str, tuple[str, int]] = {}  # by error: the first unreadable fact, and the number of others
 
     def note(self, text: str) -> None:
         """Report something that does not make the answer incomplete."""
         self._warnings[text] = None
 
-    def unreadable(self, text: str) -> None:
-        """Report something that could not be read."""
+    def incomplete(self, text: str) -> None:
+        """Report something that makes the answer incomplete."""
         self.complete = False
         self._warnings[text] = None
 
-    def lost(self, what: str, error: OmpdError) -> None:
+    def missing(self, what: str, error: OmpdError) -> None:
         """Report why something is left out: as a note if the target does not have it, else as unreadable."""
         if isinstance(error, Unavailable):
             self.note(f"{what}: {error}")
         else:
-            self.unreadable_fact(what, error)
+            self.unreadable(what, error)
 
-    def unreadable_fact(self, what: str, error: OmpdError) -> None:
-        """Report an error once, with the number of facts that are lost by it."""
+    def unreadable(self, what: str, error: OmpdError) -> None:
+        """Report a fact that could not be read. Each error is reported once, with the number of its facts."""
         self.complete = False
         first, others = self._faults.get(str(error), (what, -1))
         self._faults[str(error)] = first, others + 1

@@ -44,7 +44,7 @@ class Matching:
             try:
                 handle = runtime.space.thread_by_native_id(ThreadIdKind.LWP, thread)
             except OmpdError as error:
-                self._problems.lost(f"{runtime.id}: threads", error)
+                self._problems.missing(f"{runtime.id}: threads", error)
                 continue
             if handle is not None:
                 matches.append((runtime, handle))

@@ -113,7 +113,7 @@ class Reader:
             elif "parallel" in facts.unavailable and not self._raw:
                 stopped = stopped or _UNTOLD.format(facts.unavailable["parallel"])
         if stopped is not None and stopped != own.stopped:
-            self._problems.unreadable_fact(f"thread {native}: its stack", OmpdError(stopped))
+            self._problems.unreadable(f"thread {native}: its stack", OmpdError(stopped))
         if not frames and matched is None and idle is False and all(item.frame.kind != RUNTIME for item in own.frames):
             # If all frames are of libraries, none was kept as source. Show them all.
             frames = tuple(item.frame for item in own.frames)

@@ -62,15 +62,15 @@ class OwnStacks:
             physical, stopped = stack.frames, stack.stopped
             count = len(self._process.stacks.stack(native).frames)
         except OmpdError as error:
-            self._problems.lost(f"thread {native}: its stack", error)
+            self._problems.missing(f"thread {native}: its stack", error)
             return Own([], 0, None, str(error))
         if stopped is not None:
-            self._problems.unreadable_fact(f"thread {native}: its stack", OmpdError(stopped))
+            self._problems.unreadable(f"thread {native}: its stack", OmpdError(stopped))
         if matched is not None:
             try:
                 codes = matched[1].construct_code()
             except OmpdError as error:
-                self._problems.lost(f"thread {native}: where its tasks begin", error)
+                self._problems.missing(f"thread {native}: where its tasks begin", error)
         frames = self._frames(native, physical, codes, matched, whole=stopped is None)
         sources = {code.source for code in codes if code.source is not None}
         boundaries = None if not codes else "runtime" if sources == {"runtime"} else "derived"
@@ -154,7 +154,7 @@ class OwnStacks:
         except Unavailable:
             return None  # few runtimes record where a thread waits for work, so the absence is not reported
         except OmpdError as error:
-            self._problems.lost(f"thread {native}: where it waits for work", error)
+            self._problems.missing(f"thread {native}: where it waits for work", error)
             return None
 
     def _initial_task(self, matched: MatchedThread | None, codes: Sequence[ConstructCode]) -> str | None:
@@ -249,7 +249,7 @@ class FramesLeft:
         owner = places.code_owner(self._session, physical[code.frame].call_site)
         if not items and code.kind == "task" and owner == RUNTIME:
             # Show a frame all the same, because the runtime calls only user code for a task.
-            self._problems.unreadable_fact(f"thread {native}: its stack", OmpdError(_UNKNOWN_TASK))
+            self._problems.unreadable(f"thread {native}: its stack", OmpdError(_UNKNOWN_TASK))
             frame = frame_left(SourceFrame(None, None, None, False), None, task, native, None, unproven)
             gone = {**dict.fromkeys(("function", "callee"), _UNKNOWN_TASK), **frame.unavailable}
             items.append(Item(code.frame, 0, replace(frame, unavailable=gone)))

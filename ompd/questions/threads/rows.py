@@ -96,7 +96,7 @@ def _complain(runtime: LoadedRuntime, handle: ThreadHandle, problems: Problems) 
     try:
         pthread = handle.native_id(ThreadIdKind.PTHREAD)
     except OmpdError as error:
-        problems.lost(f"{runtime.id}: the thread whose data are at {handle.address:#x}", error)
+        problems.missing(f"{runtime.id}: the thread whose data are at {handle.address:#x}", error)
         return
     if pthread:  # 0 while the thread is being created
         problems.note(f"{runtime.id}: the process has no thread with pthread id {pthread:#x}, which the runtime knows")
@@ -185,13 +185,13 @@ def _record(
 
 
 def _end(
-    waits: Waits, region: ParallelHandle, thread_num: int | None, where: Place | None, untold: str | None
+    waits: Waits, region: ParallelHandle, thread_num: int | None, where: Place | None, why_unknown: str | None
 ) -> RegionFunction | None:
     # Return the construct at whose end a thread waits, None if the thread is still in its code. At the end of a region,
     # the primary thread's innermost user frame is that of the code that encountered the region, and other threads have
-    # none. *untold*: the reason why the thread's place is unknown.
-    if untold is not None:
-        raise Unavailable(untold)
+    # none. *why_unknown*: the reason why the thread's place is unknown.
+    if why_unknown is not None:
+        raise Unavailable(why_unknown)
     if where is not None and (thread_num != 0 or region.encountering_frames()[0].call_site != where.address):
         return None
     construct = waits.construct_of(region)
@@ -252,7 +252,7 @@ def _other(session: Session, thread: int, doubt: OmpdError | None, problems: Pro
     if doubt is not None:
         member = unknown_membership(facts, _OPENMP, str(doubt))
         if not is_damaged(session) and not isinstance(doubt, NoCall):  # else a note has said it
-            problems.unreadable_fact(f"whether thread {thread} is an OpenMP thread", doubt)
+            problems.unreadable(f"whether thread {thread} is an OpenMP thread", doubt)
     where = facts.get("where", _where, session, thread)
     innermost = facts.get("innermost", _innermost, session, thread) if "where" in facts.unavailable else None
     _note_function(session, facts, where)

@@ -132,7 +132,7 @@ class Waits:
         if isinstance(barriers, OmpdError):
             reason = str(barriers)
             if not isinstance(barriers, (NoCall, NotBegun)):
-                facts.unread("who has arrived at its barrier", barriers)
+                facts.unreadable("who has arrived at its barrier", barriers)
         elif region is None:
             reason = facts.unavailable.get("parallel", "the thread is in no parallel region")
         elif thread is None:
@@ -185,7 +185,7 @@ class Waits:
                 self._tasks[region.id] = Unavailable(str(error)) if isinstance(error, LayoutUnavailable) else error
         count = self._tasks[region.id]
         if isinstance(count, OmpdError):
-            facts.untold("wait.unfinished_tasks", count)
+            facts.missing("wait.unfinished_tasks", count)
             return None
         return count
 
@@ -197,11 +197,11 @@ class Waits:
                 raise Unavailable("the thread's stack does not show which lock it waits for")
         except OmpdError as error:
             # If the layout of locks is unknown, nothing is corrupt, so no warning is due.
-            untold = Unavailable(str(error)) if isinstance(error, LayoutUnavailable) else error
+            lock_error = Unavailable(str(error)) if isinstance(error, LayoutUnavailable) else error
             for key in _LOCK_KEYS if state.wait_id is None else _LOCK_KEYS[1:]:
-                facts.untold(f"wait.{key}", untold)
+                facts.missing(f"wait.{key}", lock_error)
             if state.wait_id is None:
-                facts.untold("wait_id", untold)
+                facts.missing("wait_id", lock_error)
             return Wait(kind, object=state.wait_id)
         if state.wait_id is None:
             facts.unavailable["wait_id"] = "the runtime keeps no states in this process"
@@ -212,7 +212,7 @@ class Waits:
         gone = lock.owner_gone
         if lock.owner_fault is not None:
             for key in _OWNER_KEYS:
-                facts.untold(f"wait.{key}", lock.owner_fault)
+                facts.missing(f"wait.{key}", lock.owner_fault)
         elif lock.owner is None:
             keys, reason = _OWNER_KEYS, "this kind of lock does not record its owner"
             if lock.owner_address is not None:
