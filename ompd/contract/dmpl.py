@@ -106,8 +106,8 @@ class NamedVariable(NamedTuple):
 class CallbackTable:
     """``DMPL_callbacks_t``: the callbacks of a debugger, in the header's order.
 
-    Of two results, the first is a result code, and the second is meaningless unless that code is :attr:`Result.OK`.
-    Comments name the parameters of a callback and, after a semicolon, its result.
+    If a callback has two results, the first one is a result code. Other codes than :attr:`Result.OK` make the second
+    result meaningless. Comments name the parameters of a callback and, after a semicolon, its result.
     """
 
     put_process_info: Callable[[ProcessRef, Info | None], None]

@@ -95,7 +95,7 @@ class SchedulingPoint:
 
     For a barrier, the region has the number of incomplete tasks (:meth:`ParallelHandle.unfinished_tasks`). For the
     other kinds, ``count`` is the number of tasks that the thread waits for, by the runtime's count, None if the runtime
-    keeps none. ``address`` and ``value`` are those of the word with the count, None if there is no such word. ``tasks``
+    keeps none. ``address`` and ``value`` belong to the word with the count, None if there is no such word. ``tasks``
     are the known tasks that the thread waits for; ``is_whole`` is True if these are all.
     """
 

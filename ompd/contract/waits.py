@@ -25,11 +25,11 @@ class LockState:
     address of the user's variable, None if it is unknown. ``is_unnamed`` is True for the critical section without a
     name.
 
-    ``owner_address`` and ``owner_value`` are those of the word with the owner, None if there is no such word or no
-    owner. ``owner_gone`` describes an owner that no longer exists: a thread that has ended, or a task that is over.
-    ``owner`` is then the thread that executed the task, None if that has ended, too. ``owner_gone`` is None if the
-    owner exists or is unknown. ``owner_fault`` is the reason why the word cannot be true; the owner is then unknown.
-    ``name`` is the runtime's name of one of its own locks, None without symbols, or the name of the iteration.
+    ``owner_address`` and ``owner_value`` are address and value of the word with the owner, None if there is no such
+    word or no owner. ``owner_gone`` describes an owner that no longer exists: a thread that has ended, or a task that
+    is over. ``owner`` is then the thread that executed the task, None if that has ended, too. ``owner_gone`` is None if
+    the owner exists or is unknown. ``owner_fault`` is the reason why the word cannot be true; the owner is then
+    unknown. ``name`` is the runtime's name of one of its own locks, None without symbols, or the name of the iteration.
     ``is_searched`` marks a doubtful wait: the lock is merely the only one among the words of the thread's registers and
     stack, the thread may have just acquired it, or the iteration may be done. ``loop`` is the address of the structure
     that the threads of one doacross loop share. ``iteration`` is the number of the loop's iteration in sequential
@@ -62,8 +62,8 @@ class BarrierState:
     the reason why these are uncertain, None if they are certain. With a doubt, do not show ``missing``. ``flags`` are
     those bits of the word on which threads sleep that may change without a release.
 
-    ``address`` and ``value`` are those of the runtime's word that counts arrivals at this barrier; the address
-    identifies the barrier. ``generation`` is the number of times that the team has passed this barrier, or any of its
+    The runtime's word at ``address`` has the ``value`` and counts arrivals at this barrier; the address identifies the
+    barrier. ``generation`` is the number of times that the team has passed this barrier, or any of its
     barriers if they share a count; it may begin with any number. If a barrier has the same address and generation at
     two moments, the team has not passed it in between. Each is None if the runtime has no such word, or if the word's
     place is unknown.

@@ -34,7 +34,7 @@ _PIECE = 1 << 12
 
 @record
 class EnvironmentBlock:
-    """The strings at the end of the initial stack, by their addresses. Those of ``variables`` are ``NAME=value``."""
+    """The strings at the end of the initial stack, by their addresses. Each of ``variables`` is a ``NAME=value``."""
 
     arguments: Mapping[int, bytes]
     variables: Mapping[int, bytes]

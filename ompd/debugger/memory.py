@@ -25,7 +25,7 @@ _MAX_NOTED = 1 << 28  # no larger read succeeds
 
 
 class TargetMemory:
-    """The memory of one target. ``reads_left`` and ``bytes_left`` are what the running query has left of its budget.
+    """The memory of one target. ``reads_left`` and ``bytes_left`` are the rest of the running query's budget.
 
     :param modules: the modules of the process, whose files have pages that the target omits
     """

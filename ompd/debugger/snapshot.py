@@ -189,8 +189,8 @@ def _read_emulated_storage(process: StoppedProcess) -> None:
 
 
 def _read_identity(process: StoppedProcess, module: LoadedModule) -> None:
-    # Read the parts of the module that identify the build of its file. A damaged file may list a part many times: it is
-    # read once, and only so many parts are read.
+    # Read the parts of the module that identify the build of its file. A damaged file may list a part many times, but
+    # each part is read once, and the number of parts is limited.
     ranges = {
         (segment.p_vaddr, min(segment.p_memsz, _MAX_IDENTITY))
         for segment in (module.elf.segments if module.elf is not None else ())

@@ -188,8 +188,8 @@ class Waiting:
         if not sleeps:
             return None if sleeps is None else "spinning"
         # The system call's number is in a register. If the target lacks that register, or a signal has interrupted the
-        # call, the code before the call may show the number. If neither shows it, the call is assumed to be futex(), by
-        # which runtimes wait.
+        # call, the code before the call may show the number. If neither shows it, assume futex(), the call with which
+        # runtimes wait.
         number = self._number_in_register(thread, calls) if not handled else None
         if number is None:
             # All calls may go through code of the vDSO, whose caller sets the number.

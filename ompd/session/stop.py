@@ -37,7 +37,7 @@ class LoadedRuntime:
 
 
 class Straight(NamedTuple):
-    """The index of the innermost user frame of a stack, and the place in that frame, as code addresses alone show them.
+    """The index of the innermost user frame of a stack, and the place in that frame, found by code addresses only.
 
     Both are the same for all stacks of one shape, and None if code addresses do not show them.
     """

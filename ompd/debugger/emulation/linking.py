@@ -57,7 +57,7 @@ class Linkage:
         self._names: dict[int, dict[str, tuple[int, LinkMap]]] = {}
 
     def is_binder(self, routine: int, link_map: int) -> bool:
-        """Return whether *routine* is what the module with the record *link_map* calls to bind an entry."""
+        """Return whether the module with the record *link_map* calls *routine* to bind an entry."""
         if link_map not in self._maps:
             return False
         try:

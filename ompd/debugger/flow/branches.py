@@ -243,7 +243,7 @@ class Ways:
         return Loop(code, (head, *jumps_back))
 
     def parting(self, call: int, other: int | None) -> Iterator[Branch]:
-        """Yield the branches of which one side reaches the call at *call*, and the other side reaches *other* instead.
+        """Yield the branches with one side that reaches the call at *call*, and one that reaches *other* instead.
 
         The other side must not reach another call of the same function, either. The nearest branch is first.
 

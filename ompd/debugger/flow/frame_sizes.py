@@ -9,8 +9,8 @@ def frame_size(processor: Processor, code: bytes, start: int, pc: int, below_cfa
     """Return the distance from the stack pointer to the CFA at *pc*, in bytes; None if the code does not prove it.
 
     All instructions of the function are read. The distance is proven if it is the same at all calls, jumps and
-    branches, and if it is that of the entry at all returns. Then the way to *pc* does not matter, even through a jump
-    table or an exception handler. Nothing is proven for functions that pass arguments on the stack, or call
+    branches, and if all returns have the distance of the entry. Then the way to *pc* does not matter, even through a
+    jump table or an exception handler. Nothing is proven for functions that pass arguments on the stack, or call
     ``alloca()``.
 
     :param code: the whole code of the function, which begins at *start*

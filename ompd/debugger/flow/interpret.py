@@ -96,11 +96,11 @@ class Interpreter:
         return decided
 
     def leave(self, state: State) -> None:
-        """Note the objects of other functions that this function has released when it returns, or jumps elsewhere."""
+        """Note the objects that a function which ends in *state* has released without having acquired them."""
         self.summary.released |= state.released
 
     def leave_by_jump(self, state: State, jump: Instruction) -> None:
-        """Note what :meth:`leave` does, and what the function releases that this *jump* calls."""
+        """Do the same for a function that ends with a *jump* to another one, which may release objects, too."""
         self.leave(state)
         called = self._code.called(jump)
         routine = called.routine

@@ -98,7 +98,8 @@ class Releases:
         return released
 
     def _by_function(self, start: int) -> frozenset[Released]:
-        # What a function itself ends without having begun it. An object that may differ between calls is None.
+        # The constructs and locks that the function's own code ends without having begun them. An object that may
+        # differ between calls is None.
         try:
             released = self._functions.by_itself(self._code.entry(start)).summary.released
         except OmpdError:

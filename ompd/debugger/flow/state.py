@@ -234,7 +234,8 @@ class State:
             self.escaped = distance
 
     def _drop_slots(self, start: int, end: int | None) -> None:
-        # Forgets the slots of which a byte is between two distances from the CFA. Without an end, all above *start*.
+        # Forgets the slots that overlap the range between two distances from the CFA. Without an end, the range is
+        # open.
         for distance, slot in list(self.slots.items()):
             if distance + slot.width > start and (end is None or distance < end):
                 del self.slots[distance]

@@ -271,8 +271,8 @@ def _named(target: Target, images: Sequence[Image]) -> list[Image]:
 
 def _auxiliary_vector(target: Target, finder: FileFinder, images: Sequence[Image], program: Image) -> Mapping[int, int]:
     # The auxiliary vector, empty if it was not found. glibc's loader exports the address of the initial stack, which
-    # has a count, arguments, a null, the environment, a null, and the vector. The loader's file, whose symbol is read,
-    # is not proven yet. But only from the right address can a vector with the program's headers be read.
+    # has a count, arguments, a null, the environment, a null, and the vector. The symbol is from a file of the loader
+    # that is not proven yet. If it is the wrong file, the address has no vector with the program's headers.
     loader = next((image for image in images if image.name is not None and _LOADER.match(image.soname or "")), None)
     if loader is None or loader.name is None:
         return {}
@@ -335,8 +335,8 @@ def _string_at(target: Target, address: int) -> str | None:
 def _folders(
     images: Sequence[Image], program: Image | None, finder: FileFinder, exe: str | None, multiarch: str
 ) -> Iterator[tuple[str, str]]:
-    # Yield the folders to search, each as its name in the target and its path on this machine: those that modules name,
-    # those of known modules, that of the program that the user named, and the system's.
+    # Yield the folders to search, each as its name in the target and its path on this machine: folders that modules
+    # name, folders of known modules, the folder of the program that the user named, and the system's folders.
     first = [program] if program is not None else []
     beside = str(Path(exe).absolute().parent) if exe is not None else None
     for image in [*first, *images]:

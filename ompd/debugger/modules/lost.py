@@ -10,10 +10,8 @@ from ompd.binary.elf.elf import PF_W, PT_GNU_RELRO, PT_LOAD, ElfFile, Segment
 from ompd.debugger.targets.base import Target, page_size
 from ompd.errors import MemoryFault
 
-# The most bytes of a segment that are examined. A page counts as lost only if the file has at least so many bytes other
-# than 0 for it.
-_MAX_CHECKED = 1 << 20
-_MIN_NONZERO = 16
+_MAX_CHECKED = 1 << 20  # bytes of a segment that are examined
+_MIN_NONZERO = 16  # bytes other than 0 that the file has at least for a page that counts as lost
 
 
 def first_lost_page(target: Target, elf: ElfFile, bias: int, is_program: bool) -> int | None:

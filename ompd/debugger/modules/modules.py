@@ -365,8 +365,8 @@ class LoadedModule:
         return row
 
     def close(self) -> None:
-        """Close the module's open files, and save what is kept on disk about them."""
-        # In reverse order: what is kept about a file is saved before the file is closed.
+        """Close the module's open files, and save the facts about them that are kept on disk."""
+        # In reverse order: the facts about a file are saved before the file is closed.
         for close in reversed(self._at_close):
             close()
         self._at_close.clear()

@@ -22,7 +22,7 @@ _ANOTHER = "is another build than the one that ran"
 _MAX_HEADERS = 64 * 1024
 _MAX_NOTES = 64 * 1024
 _MANY_PAGES = 16  # pages that are read at once
-# How many bytes may differ in a file that still counts as the mapped one: so many, or one of so many. A bad disk or
+# A file counts as the mapped one if no more than this number of bytes differs, or one byte in this many. A bad disk or
 # cable changes a few bytes of a module in a core. Another build differs in most pages, in most bytes of a page, and in
 # all bytes of the build-id.
 _MAX_DAMAGED = 2
@@ -226,8 +226,8 @@ def _differ_in_bytes(number: int, other: int, size: int) -> int:
 
 
 def _is_damage(held: bytes, ours: bytes) -> bool:
-    # Return whether the bytes in the target differ from those in the file by damage only, if at all. Those of another
-    # build would differ in more bytes.
+    # Return whether the bytes in the target differ from those in the file by damage only, if at all. Another build
+    # would differ in more bytes.
     count = _count_different(held, ours)
     return count <= _MAX_DAMAGED or count * _DAMAGE_RATIO <= len(held)
 

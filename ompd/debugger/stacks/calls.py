@@ -37,7 +37,7 @@ _MAX_FUNCTION, _MAX_CHAIN, _MAX_LOOKED_AT = 1 << 16, 8, 1 << 8
 
 
 class Calls:
-    """The calls in one process's code. Its methods return None or an empty sequence for what is unknown."""
+    """The calls in one process's code. Its methods return None or an empty sequence for unknown facts."""
 
     def __init__(
         self,
@@ -248,7 +248,7 @@ class Calls:
     # Jumps at the end of functions
 
     def tail_calls(self, function: int, reached: int) -> Sequence[Sequence[TailCall]]:
-        """Return the chains of tail calls by which *function* may lead to the function *reached*.
+        """Return the chains of tail calls from *function* to the function *reached*.
 
         Empty without any, or if too many functions would have to be looked at.
         """

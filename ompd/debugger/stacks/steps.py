@@ -37,9 +37,8 @@ class UnwindStep(NamedTuple):
     span_offset: int  # from the CFA to the first saved word
     span: struct.Struct
     columns: tuple[int, ...]  # the register that each word of the span has, or NOTHING
-    clears: tuple[
-        int, ...
-    ]  # what has no value in the caller: NOTHING, and a return address that is still in a register
+    # The numbers without a value in the caller: NOTHING, and a return address that is still in a register.
+    clears: tuple[int, ...]
     rest: tuple[tuple[int, Rule], ...]  # the registers that are not in the span, each with its rule
     ends: bool  # whether this is the outermost frame: its return address is undefined
 

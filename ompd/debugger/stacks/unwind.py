@@ -383,6 +383,6 @@ class StackWalk(Iterator[Frame]):
         return len(calls.instruction)
 
     def _is_new_thread(self, registers: Mapping[int, int]) -> bool:
-        # Whether the thread, whose pc is right behind such a call, is the new one: in it the call returns 0.
+        # Whether a thread whose pc is right behind such a call is the new thread. In the new thread the call returns 0.
         calls = self._unwinder.architecture.system_calls
         return calls is not None and registers.get(calls.result) == 0

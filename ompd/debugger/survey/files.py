@@ -54,7 +54,7 @@ def survey(loaded: LoadedModule) -> ModuleFiles | None:
 
 
 def _have_section(files: list[ElfFile], name: str) -> bool | None:
-    # Return whether one of the files has the section *name* with contents, None if a damaged file leaves that open.
+    # Return whether one of the files has the section *name* with contents, None if a damaged file may have it.
     is_damaged = False
     for file in files:
         try:

@@ -50,10 +50,10 @@ class SystemCall(NamedTuple):
 class Meaning(NamedTuple):
     """The kind of wait that a system call begins, and the indices of the arguments that describe it.
 
-    ``kind`` is a kind of :class:`ompd.model.stalls.SystemWait`. The index ``descriptor`` is that of a file descriptor,
-    ``timeout`` that of a pointer to a time limit (null for no limit), and ``milliseconds`` that of a time limit
-    (negative for none). Each is None without an argument of this kind. ``is_timed`` counts for a call without an
-    argument for a limit: whether it ends by itself, None if the arguments do not show it.
+    ``kind`` is a kind of :class:`ompd.model.stalls.SystemWait`. The argument at the index ``descriptor`` is a file
+    descriptor. The argument at ``timeout`` is a pointer to a time limit, null for no limit. The argument at
+    ``milliseconds`` is a time limit, negative for none. An index is None if the call has no such argument. For a call
+    without an argument for a limit, ``is_timed`` is whether it ends by itself, None if the arguments do not show it.
     """
 
     kind: str

@@ -20,9 +20,11 @@ _COOKIE = b"xdebugpy"
 _WORD = 8
 _MAX_OFFSET, _MAX_STRUCTURE = 1 << 22, 1 << 24
 _MAX_INTERPRETERS = 1 << 10
-# Which words of _Py_DebugOffsets have the offset of interpreters_head in the runtime, and of next in an interpreter.
+# The numbers of the words of _Py_DebugOffsets with the offsets of interpreters_head in the runtime, and of next in an
+# interpreter.
 _RUNTIME_HEAD, _NEXT = 5, 8
-# By release, which word is the first of these five offsets: ceval_gil, gil_runtime_state, _enabled, _locked, _holder.
+# The number of the word with the first of five offsets, by release. The five are ceval_gil, gil_runtime_state,
+# _enabled, _locked and _holder.
 _INTERPRETER = {(3, 13): 14, (3, 14): 15}
 # A thread-local variable: the address of the thread's state if the thread has the lock, null while it waits for the
 # lock.
@@ -40,7 +42,7 @@ class InterpreterLock:
         """Return the native id of the thread that holds the lock.
 
         :raises Unavailable: if the release is older than 3.13 or not known yet, if symbols are missing, if there are
-            several locks or none is held, or if memory contradicts itself
+            several locks, if no lock is held, or if memory contradicts itself
         """
         try:
             return self._holder()

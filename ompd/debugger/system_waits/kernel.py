@@ -190,7 +190,7 @@ class SystemFacts:
         """
         noted = self._target.noted_status(thread)
         if noted is not None:
-            # A pending SIGKILL in a core is the kernel's own, by which it stops the threads before it writes the core.
+            # The kernel stops the threads by SIGKILL before it writes a core, so this signal is pending in cores.
             # The signals that are pending for the whole process are in no note.
             pending = _numbers(noted.pending) - {_SIGKILL}
             return PendingSignals(pending, None, _numbers(noted.blocked))
@@ -289,8 +289,8 @@ class SystemFacts:
     def is_shared(self, address: int) -> bool:
         """Return whether other processes may share the memory at *address*.
 
-        A core does not note which mappings are shared. But it lists all shared memory as mapped from a file, perhaps
-        one of the kernel's own. So memory without a file is not shared, and neither are modules.
+        A core does not note which mappings are shared. But it lists a file for all shared memory, perhaps a file of
+        the kernel. So memory without a file is not shared, and neither are modules.
 
         :raises Unavailable: if it is unknown, as for other files in a core
         """

@@ -401,8 +401,8 @@ class PthreadWaits:
         return AwaitedObject("latch", futex.word, missing=count, unavailable={"owner": why})
 
     def _std_barrier(self, frames: Sequence[Frame]) -> AwaitedObject:
-        # The word does not lead to the barrier, because it is a word inside of libstdc++ that serves many objects. But
-        # a frame of libstdc++ has the address of the barrier's phase in a register or on its stack.
+        # The address of the barrier does not follow from the word: one word of libstdc++ serves many objects. But a
+        # frame of libstdc++ has the address of the barrier's phase in a register or on its stack.
         barriers = {}
         for phase, size in product(self._values_of(frames), _COMPLETIONS):
             address = phase - 3 * self._memory.pointer_size - size

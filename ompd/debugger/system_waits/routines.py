@@ -32,8 +32,8 @@ KINDS = {
 ENDLESS = frozenset(name for name in KINDS if "timed" not in name and "clock" not in name)
 """The routines without a time limit."""
 
-# Names by which a statically linked program shows functions of the C library: those that the routines in KINDS call,
-# and others that wait.
+# Functions of the C library in a statically linked program: functions that the routines in KINDS call, and other
+# functions that wait.
 _OWN = re.compile(
     r"lll_\w*lock_wait\w*|futex_wait|futex_lock_pi\w*|futex_abstimed_wait\w*|do_futex_wait|sem_wait_\w+"
     r"|pthread_(?:mutex|cond|rwlock|once|barrier|clockjoin|timedjoin)_\w+|syscall_cancel\w*|internal_syscall_cancel"
@@ -47,7 +47,7 @@ _C_LIBRARY = re.compile(
 )
 _BY_COMPILER = re.compile(r"\.(?:constprop|part|isra|cold|lto_priv)\.?\d*")
 # Routines of MPI. A Fortran program may have own routines called mpi_…, although the standard reserves these names. So
-# a lower-case name counts only if it is that of a routine that may wait.
+# lower-case names count only for routines that may wait.
 _MPI = re.compile(
     r"P?MPI_[A-Z][A-Za-z0-9_]*|p?mpi_(?:[bsr]?send|send(?:_init)?|m?recv|sendrecv(?:_replace)?|m?probe|wait(?:all|any|some)?"
     r"|test(?:all|any|some)?|barrier|bcast|(?:all)?gatherv?|scatterv?|alltoall[vw]?|(?:all)?reduce|reduce_scatter(?:_block)?"

@@ -95,7 +95,7 @@ class Target(Protocol):
 
     @property
     def loss(self) -> Loss | None:
-        """The missing parts, None if the target is whole. That a part is missing proves nothing about the process."""
+        """The missing parts, None if the target is whole. The process may have had any contents in a missing part."""
 
     def read(self, address: int, size: int) -> bytes:
         """Return exactly *size* bytes at *address*.

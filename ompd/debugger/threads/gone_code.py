@@ -95,8 +95,8 @@ def _stack_words(process: StoppedProcess, thread: int) -> Sequence[int]:
 
 
 def _fits(process: StoppedProcess, name: str, pcs: set[int], words: Sequence[int]) -> bool:
-    # Return whether the file *name* fits at some load address. Then each program counter is behind one of the file's
-    # system calls, and some word on the stacks is a return address in the file.
+    # Return whether the file *name* fits at some load address: each program counter is behind one of the file's system
+    # calls, and some word on the stacks is a return address in the file.
     architecture = process.target.architecture
     try:
         path = Path(process.finder.resolve(name))

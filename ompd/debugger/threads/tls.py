@@ -1,7 +1,7 @@
 """Finds the addresses of thread-local variables, in static TLS and in blocks of modules that were loaded later.
 
-The ELF ABI defines, for every C library, where the TLS block of the program itself is. Where the blocks of shared
-libraries are, structures of glibc's loader show, which :mod:`ompd.debugger.threads.glibc` reads.
+The ELF ABI defines the place of the program's own TLS block, for every C library. The places of shared libraries'
+blocks are in structures of glibc's loader, which :mod:`ompd.debugger.threads.glibc` reads.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _MAX_BLOCK = 1 << 24
 
 
 class _Block(NamedTuple):
-    # Where a module's TLS block is. A static block is at ``distance`` from the thread pointer. For a dynamic block
+    # The place of a module's TLS block. A static block is at ``distance`` from the thread pointer. For a dynamic block
     # ``distance`` is None, and the module's number shows the block in each thread.
     distance: int | None
     module_id: int
@@ -223,7 +223,7 @@ def _relocations(elf: ElfFile, section: Section) -> Iterator[tuple[int, int, int
 
 
 def _addend_in_place(elf: ElfFile, address: int) -> int:
-    # The addend of an ElfN_Rel relocation: what the file has at the address that the loader relocates.
+    # The addend of an ElfN_Rel relocation, which is in the file at the address that the loader relocates.
     offset = elf.file_offset(address, elf.pointer_size)
     if offset is None:
         raise MalformedFile(f"{elf.name}: a relocation of {address:#x}, which is not in it")

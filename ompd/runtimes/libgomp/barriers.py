@@ -200,8 +200,7 @@ def barrier_at_end(thread: Member, group: Group, region: Parallel) -> str | None
     """Return the barrier at which a thread waits after leaving its region's code, None if it waits at no barrier.
 
     This is the barrier of the region's end, unless the region's code left by a tail call to a routine with a barrier.
-    In that case the call in the outermost routine is the call of the region's code, through a pointer, and not a call
-    of another routine.
+    After such a tail call, the outermost routine's call is the one of the region's code, through a pointer.
     """
     if group.code != TASK and not waits_for_team(thread, group, region):
         return None

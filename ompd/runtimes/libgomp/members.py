@@ -313,7 +313,7 @@ class Roster:
 
     def _orphaned(self, led: frozenset[int]) -> frozenset[int]:
         # The live teams without a primary thread. If a worker calls fork(), the child process has only this worker and
-        # a copy of its team. That team is live, because no region ends while a thread is in its code.
+        # a copy of its team. The team is live: no region ends while a thread is in its code.
         orphaned: set[int] = set()
         thread_count = len(self._runtime.process.threads())
         for thread, claims in self._claims[0] if self.unread is None else ():
@@ -325,8 +325,8 @@ class Roster:
 
     @cached_property
     def _claims(self) -> tuple[list[tuple[Thread, tuple[Membership, ...]]], OmpdError | None]:
-        # Each thread with its claims. Then the error of a thread whose claims are unknown, None if all are known. That
-        # thread is left out.
+        # Each thread with its claims. Threads whose claims are unknown are left out; the error of one of them follows,
+        # None if all are known.
         readable, fault = [], None
         for thread in self._runtime.threads():
             try:

@@ -43,8 +43,8 @@ _ADD = "ompd layout add FILE, where FILE has the debug information of this very 
 # The number of threads for which query routines are called. More threads of the same team would show nothing new.
 _MAX_ASKED = 4
 
-# Query routines and what they read: a member of the calling thread's gomp_thread. If this member points to a team or
-# task, the routine also reads the last member there. Without a task, the routine reads a variable of the process
+# Query routines, each with the member of the calling thread's gomp_thread that it reads. If this member points to a
+# team or task, the routine also reads the last member there. Without a task, it reads a variable of the process
 # instead.
 _QUERIES: tuple[tuple[str, str, str | None], ...] = (
     ("omp_get_thread_num", "ts.team_id", None),

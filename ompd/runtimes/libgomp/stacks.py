@@ -123,8 +123,8 @@ class ParsedStack:
         return naming.routine_name(symbol) if symbol is not None else None
 
     def _is_divided(self, inner: int) -> bool:
-        # Whether a construct's code was between the frame *inner* of the runtime and the next outer frame, and left by
-        # a tail call. Routines call constructs' code through a pointer, and call no routine of the runtime in this way.
+        # Whether a construct's code has left the stack between the frame *inner* of the runtime and the next outer one,
+        # by a tail call. Routines call constructs' code through a pointer, and call no routine in this way.
         outer = self.frames[inner + 1]
         name, inner_routine = self._routine(outer.call_site), self._routine(self.frames[inner].call_site)
         if name is None and not naming.is_entry(inner_routine) and not self._is_first(inner + 1):
@@ -136,12 +136,12 @@ class ParsedStack:
         return self.process.calls_by_pointer(outer.pc) is True
 
     def _is_first(self, index: int) -> bool:
-        # Whether the frame at *index* is that of a worker's first routine.
+        # Whether the frame at *index* executes a worker's first routine.
         is_last = index + 1 == len(self.frames)
         return self.stopped is None if is_last else self._begins_thread(self.frames[index + 1])
 
     def _begins_thread(self, frame: Frame) -> bool:
-        # Whether *frame* is that of the C library's routine that starts a thread. In a static program, only its name
+        # Whether *frame* executes the C library's routine that starts a thread. In a static program, only its name
         # shows this.
         return self.owners.of(frame) == SYSTEM or self._routine(frame.call_site) in BEGIN_THREADS
 

@@ -1,4 +1,4 @@
-"""``gomp_thread``, ``gomp_team`` and ``gomp_task``, each of which is read once, and the queues of tasks."""
+"""``gomp_thread``, ``gomp_team`` and ``gomp_task``, each read once, and the queues of tasks."""
 
 from __future__ import annotations
 

@@ -114,7 +114,7 @@ class Runtime(Plain):
 
     @property
     def layout_proof(self) -> str | None:
-        """The proof of the table by which a stripped runtime is read."""
+        """The proof that a stripped runtime's table of layouts fits, None for other runtimes."""
         return self.stripped.how if self.stripped is not None else None
 
     def omp_version(self) -> int:

@@ -1,6 +1,6 @@
 """Live processes of Linux: stopped while memory is copied, and running while the answer is computed.
 
-A :class:`LiveProcess` makes one :class:`Moment` after another. Each is a target of its own, of one of two kinds.
+A :class:`LiveProcess` makes one :class:`Moment` after another. Each moment is a target. There are two kinds.
 
 A glance stops nothing. It reads memory while memory changes, and registers from ``/proc``. If all threads slept
 meanwhile, the answer is valid. Otherwise the answer is dropped, but the pages that it read are noted.

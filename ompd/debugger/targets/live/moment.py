@@ -32,7 +32,7 @@ class Moment:
     A glance reads the process while it runs. ``missed`` are the numbers of writable pages that an answer has read, but
     that were not copied. They were read while the process ran, so the answer is invalid. ``left_out`` is the number of
     pages that were not copied because the time of the stop was over. ``lacking`` are the threads of which an answer
-    needs registers that are unknown. ``unread`` are those of them that may not be stopped, and are not in ``lacking``.
+    needs registers that are unknown, except threads that may not be stopped. The latter are in ``unread``.
 
     :param threads: the known registers of each thread, None for a running thread
     :param copied: the copied pages by their numbers; None for a glance
@@ -184,7 +184,7 @@ class Moment:
         """Do nothing: a copy does not change."""
 
     def thread_ids(self) -> Sequence[int]:
-        """Return the threads, the first one of the process first."""
+        """Return the threads. The initial thread of the process is first."""
         return tuple(self._threads)
 
     def registers(self, thread: int) -> Mapping[str, int]:
@@ -194,7 +194,7 @@ class Moment:
         return self._threads[thread] or {}
 
     def unknown_threads(self) -> Sequence[int]:
-        """Return the threads of which no register is known, because they did not stop, or ran during the copy."""
+        """Return the threads without known registers: they did not stop, or ran during the copy."""
         return tuple(thread for thread, registers in self._threads.items() if registers is None)
 
     def mappings(self) -> Sequence[FileMapping]:
@@ -246,7 +246,7 @@ class Moment:
 
     @property
     def is_whole(self) -> bool:
-        """Whether the target had every page, and every register of a sleeping thread, that the answer needs."""
+        """Whether the target had all pages, and all registers of sleeping threads, that the answer needs."""
         return not self.missed and not self.lacking
 
     def misses_stacks(self) -> bool:

@@ -114,7 +114,7 @@ def bury(thread: int) -> None:
 
     An execve(2) in another thread of the process waits until the status is collected.
     """
-    # Do not wait for a living thread: this would also collect reports of stops, whatever the options.
+    # Do not wait for a living thread: with any options, this would also collect reports of stops.
     status = report(thread)
     if status is not None and status.is_gone:
         with suppress(ChildProcessError):

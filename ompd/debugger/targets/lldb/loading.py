@@ -1,4 +1,4 @@
-"""Loads LLDB's Python module: the one that Python finds, or that of an LLDB of this machine."""
+"""Loads LLDB's Python module: the one that Python finds, or the module of an LLDB of this machine."""
 
 from __future__ import annotations
 

@@ -104,8 +104,7 @@ class Variables:
 def find_threads(variables: Variables, table: Table, *, is_proven: bool = False) -> ThreadTable:
     """Return the runtime's table of threads.
 
-    :param is_proven: whether *table* is known to fit this build. In that case up to a third of the threads may be
-        damaged
+    :param is_proven: whether *table* is known to fit this build. If so, up to a third of the threads may be damaged
     :raises NotInitialised: if the runtime has not allocated any memory
     :raises Unavailable: if no array of the process, or more than one, may be the runtime's array of threads
     """

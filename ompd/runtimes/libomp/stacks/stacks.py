@@ -230,8 +230,7 @@ class Stacks:
         return dict(zip(regions, places_in_order, strict=True))
 
     def _is_closing(self, frames: tuple[Frame, ...], first: int) -> bool:
-        # Whether a routine of a region's closing barrier has a frame from *first* outwards, before the next user's
-        # frame.
+        # Whether a frame of a region's closing barrier is between *first* and the next outer user frame.
         for index in range(first, len(frames)):
             frame = frames[index]
             if self.code.is_users(frame):
@@ -361,5 +360,5 @@ def _between(
 
 
 def _begins_construct(called: str) -> bool:
-    # Whether *called* is a routine of the runtime, or the function of a region, which clang's code may call directly.
+    # Whether *called* is a routine of the runtime, or a region's function. Code by clang may call the latter directly.
     return naming.is_runtime_symbol(naming.routine_name(called)) or naming.parse_outlined(called) is not None

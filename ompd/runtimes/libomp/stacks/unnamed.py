@@ -208,7 +208,7 @@ class _Search:
             yield _Group(first, last, self._entry(frames, last, owners))
 
     def _is_jumped_to(self, inner: Frame, outer: Frame) -> bool:
-        # Whether *inner* is an entry point to which a construct's code, called by *outer*, jumped at its end.
+        # Whether *outer* called a construct's code, which at its end jumped to the entry point in the frame *inner*.
         callee = self._code.routine_at(inner.call_site) or ""
         caller = self._code.routine_at(outer.call_site) or ""
         return is_entry(callee) and (
@@ -339,9 +339,8 @@ class _Search:
         return self._region_frames[thread.address]
 
     def _is_in_task(self, thread: Thread, frames: Sequence[Frame], group: _Group) -> bool:
-        # Whether the code that called a group of frames is an explicit task's, and not a region's. This is the
-        # construct's code that begins first outside of the group. All routines that call tasks' code already have their
-        # names.
+        # Whether an explicit task's code called a group of frames, and not a region's code. The caller is the innermost
+        # construct's code outside of the group. All routines that call tasks' code already have their names.
         if thread.address not in self._invoker_frames:
             names = (self._code.routine_of(frame) for frame in frames[:-1])
             self._invoker_frames[thread.address] = [index for index, name in enumerate(names) if name in TASK_INVOKERS]
@@ -380,8 +379,8 @@ class _Search:
         return BarrierWords(self._runtime.heap, self._runtime.structures)
 
     def _has_arrived(self, candidate: _Candidate, kind: int) -> bool:
-        # Whether the thread is at the barrier while others are missing: it waits for their arrival, or has announced
-        # its own.
+        # Whether the thread is at the barrier while others are missing: it has announced its arrival, or waits for
+        # theirs.
         words, team, info = self._words, candidate.team, candidate.thread.address
         reached = words.passed(team.address, kind) + STEP
         if not candidate.is_primary and words.arrived(info, kind) == reached:

@@ -224,8 +224,8 @@ class _Barriers:
         return FORK_BARRIER in names and JOIN_BARRIER not in names
 
     def _is_released(self, thread: Thread, kind: int, place: int | None) -> bool | None:
-        # Whether a thread was released from a barrier, None if unknown. The flag on the thread's stack has the address
-        # of one of the thread's own words for this barrier, and the awaited count.
+        # Whether a thread was released from a barrier, None if unknown. A flag on the thread's stack has the awaited
+        # count, and the address of one of the thread's own words for this barrier.
         try:
             bars = self._structures.layout("kmp_base_info_t").field("th_bar")
         except FieldNotFound:

@@ -129,7 +129,7 @@ class WaitingTasks:
         """
         children = self._search.children.get(task.address, 0)
         if task.place < task.count:
-            return 0  # the task encountered another serialized region, and the count is that of the inner region's task
+            return 0  # the task encountered another serialized region, and the count belongs to the inner region's task
         return max(self.counted_children(task), children)
 
     @property

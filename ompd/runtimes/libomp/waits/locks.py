@@ -129,8 +129,8 @@ def _awaited_lock(thread: Thread, frames: tuple[Frame, ...], kind: str, *, is_ne
 
 def _internal_lock(thread: Thread, frames: tuple[Frame, ...]) -> LockState | None:
     # The awaited lock if it is one of the runtime's own (kmp_bootstrap_lock_t, a ticket lock), with its symbol as name.
-    # None if there is not exactly one. The routine that acquires the lock has the lock's address in a register. The
-    # runtime records no owner.
+    # None without such a lock, or if several locks are possible. The routine that acquires the lock has the lock's
+    # address in a register. The runtime records no owner.
     runtime = thread.runtime
     if not any(runtime.stacks.code.routine_of(frame) in _BOOTSTRAP for frame in frames):
         return None
