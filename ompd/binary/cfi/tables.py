@@ -264,7 +264,7 @@ class UnwindTable:
             fault = fault or error
         if not all(map(le, starts, islice(starts, 1, None))):
             order = sorted(range(len(starts)), key=starts.__getitem__)
-            starts, offsets = (array("Q", map(each.__getitem__, order)) for each in (starts, offsets))
+            starts, offsets = (array("Q", map(column.__getitem__, order)) for column in (starts, offsets))
         return _Index(starts, offsets, fault)
 
     def _reader(self, cie_offset: int) -> _Reader:

@@ -24,10 +24,10 @@ class EntryWalk(Generic[T]):
     :param begin: offset of the first entry from the unit's start. The walk ends after this entry's children. None for
         the unit's own entry
     :param leaps: returns whether to skip the children of entries with a tag, if they have ``DW_AT_sibling``
-    :param left: called with an entry's offset once the walk has passed its children
+    :param on_leaving: called with an entry's offset once the walk has passed its children
     """
 
-    __slots__ = ("_begin", "_choose", "_leaps", "_left", "around", "following", "offset", "position", "unit")
+    __slots__ = ("_begin", "_choose", "_leaps", "_on_leaving", "around", "following", "offset", "position", "unit")
 
     def __init__(
         self,
@@ -36,7 +36,7 @@ class EntryWalk(Generic[T]):
         *,
         begin: int | None = None,
         leaps: Callable[[int], bool] | None = None,
-        left: Callable[[int], None] | None = None,
+        on_leaving: Callable[[int], None] | None = None,
     ) -> None:
         self.unit = unit
         self.offset = 0
@@ -48,13 +48,13 @@ class EntryWalk(Generic[T]):
         self._choose = choose
         self._begin = begin
         self._leaps = leaps
-        self._left = left
+        self._on_leaving = on_leaving
         self.following: int | None = None
         """Position after the current entry's children if these are skipped, else None."""
 
     def __iter__(self) -> Iterator[T]:
         # One long function: a search spends nearly all its time here.
-        unit, around, spend, passed = self.unit, self.around, self._left, self.unit.forms.passed
+        unit, around, on_leaving, passed = self.unit, self.around, self._on_leaving, self.unit.forms.passed
         start, first, end = unit.bounds
         cursor = unit.cursor(first - start if self._begin is None else self._begin)
         data, position = cursor.data, cursor.position
@@ -66,9 +66,9 @@ class EntryWalk(Generic[T]):
             if code == 0:
                 if around:
                     inner = around.pop()
-                    if spend is not None:
+                    if on_leaving is not None:
                         self.position = position
-                        spend(inner)
+                        on_leaving(inner)
                 if not around and self._begin is not None:
                     break
                 continue
@@ -267,12 +267,16 @@ class Nesting:
         start, _, end = unit.bounds
         children: dict[int, list[tuple[int, int]]] = {offset: []}
 
-        def left(inner: int) -> None:
+        def note_end(inner: int) -> None:
             if walk.around:
                 children[walk.around[-1]].append((inner, walk.position - start))
 
         walk = EntryWalk(
-            unit, lambda abbreviation: abbreviation.has_children or None, begin=offset, leaps=lambda _: True, left=left
+            unit,
+            lambda abbreviation: abbreviation.has_children or None,
+            begin=offset,
+            leaps=lambda _: True,
+            on_leaving=note_end,
         )
         for _ in walk:
             if walk.following is not None:

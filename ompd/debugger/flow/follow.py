@@ -53,14 +53,14 @@ class Function:
     def _settle(self) -> None:
         # Follows blocks until the states at their beginnings no longer change.
         self._before[self.entry] = self._interpreter.state_at_entry()
-        queue, queued, left = [self.entry], {self.entry}, _MAX_VISITS
+        queue, queued, visits_left = [self.entry], {self.entry}, _MAX_VISITS
         while queue:
             leader = heappop(queue)
             queued.discard(leader)
             block = self._blocks[leader]
-            left -= len(block)
+            visits_left -= len(block)
             self._code.spend(len(block))
-            if left < 0:
+            if visits_left < 0:
                 raise Unavailable(f"the function at {self.entry:#x} has too many ways through its code")
             for successor, state in self._successors(block, self._before[leader].copy()):
                 before = self._before.get(successor)
@@ -153,8 +153,8 @@ class Function:
             return ()
         states = [self._before[leader].copy()] if leader == self.entry else []
         for start, before in self._before.items():
-            ways = self._successors(self._blocks[start], before.copy())
-            states.extend(state.copy() for successor, state in ways if successor == leader)
+            successors = self._successors(self._blocks[start], before.copy())
+            states.extend(state.copy() for successor, state in successors if successor == leader)
         for instruction in self._blocks[leader]:
             if instruction.address == address:
                 break

@@ -64,8 +64,8 @@ class Leaks:
     def _is_released(self, lock: Held) -> bool:
         # Whether a way to any return releases the lock.
         for state in self._returns.values():
-            same = [held for held in state.held.values() if meets(held.value, lock.value) is not False]
-            if not any(held.routine.kind == lock.routine.kind and not held.doubt for held in same):
+            maybe_held = [held for held in state.held.values() if meets(held.value, lock.value) is not False]
+            if not any(held.routine.kind == lock.routine.kind and not held.doubt for held in maybe_held):
                 return True
         return False
 

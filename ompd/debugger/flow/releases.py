@@ -134,18 +134,22 @@ class Releases:
         # The user's functions that call a routine that ends a construct or releases a lock.
         starts: set[int] = set()
         is_ending: dict[Reference, bool] = {}  # by references whose place is 0
-        left = _MAX_ALL_CODE
+        bytes_left = _MAX_ALL_CODE
         for loaded, kinds in self._user_modules:
             if loaded.elf is None or (kinds is not None and kinds <= _KEPT_BY_OTHERS):
                 continue
-            for reference in self._code.references(loaded.elf, loaded.bias, left):
+            for reference in self._code.references(loaded.elf, loaded.bias, bytes_left):
                 key = reference._replace(place=0)
                 if key not in is_ending:
                     is_ending[key] = self._is_of_ending(reference)
                 start = self._code.start(reference.place) if is_ending[key] else None
                 if start is not None and self._is_users(reference.place):
                     starts.add(start)
-            left -= sum(s.p_filesz for s in loaded.elf.segments if s.p_type == PT_LOAD and s.p_flags & PF_X)
+            bytes_left -= sum(
+                segment.p_filesz
+                for segment in loaded.elf.segments
+                if segment.p_type == PT_LOAD and segment.p_flags & PF_X
+            )
         if len(starts) > _MAX_FUNCTIONS:
             raise Unavailable("there are more functions than are looked at")
         return frozenset(starts)

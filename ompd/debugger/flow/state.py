@@ -254,8 +254,8 @@ class _Meeting:
 
     def join(self, value: Value, other: Value | None, home: tuple[bool, int]) -> Value:
         """Return the new value of a register or slot, by its values on both ways."""
-        new = Value("joined", self._place, home=home)
-        return self._values.setdefault((value, other), new) if other is not None else new
+        joined = Value("joined", self._place, home=home)
+        return self._values.setdefault((value, other), joined) if other is not None else joined
 
     def common(self, value: Value | None, other: Value | None) -> Value | None:
         """Return the value of an object behind this place, by its values on both ways.

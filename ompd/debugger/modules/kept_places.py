@@ -40,11 +40,12 @@ class KeptPlaces(KeptRows):
         super().__init__(kept, _WHAT, _MAX_KEPT)
         self._lines = lines
 
-    def _known(self, key: str, fits: Callable[[object], bool], find: Callable[[], Any]) -> Any:
+    def _kept_or_read(self, key: str, is_valid: Callable[[object], bool], read: Callable[[], Any]) -> Any:
+        # The kept row, or the one that *read* returns. None if debug information is damaged.
         row = self._rows.get(key, _NOTHING)
-        if not fits(row):
+        if not is_valid(row):
             try:
-                row = find()
+                row = read()
             except OmpdError:
                 return None
             if self._lines.is_whole:
@@ -53,7 +54,7 @@ class KeptPlaces(KeptRows):
 
     def locate(self, link_address: int, *, entry: bool = False) -> SourceLine | None:
         key = f"{'entry' if entry else 'line'} {link_address:x}"
-        return _pair(self._known(key, _may_be_place, lambda: self._lines.locate(link_address, entry=entry)))
+        return _pair(self._kept_or_read(key, _may_be_place, lambda: self._lines.locate(link_address, entry=entry)))
 
     def digest(self, link_address: int, file: str) -> bytes | None:
         try:
@@ -63,15 +64,17 @@ class KeptPlaces(KeptRows):
 
     def construct(self, link_address: int) -> SourceLine | None:
         key = f"construct {link_address:x}"
-        return _pair(self._known(key, _may_be_place, lambda: self._lines.construct(link_address)))
+        return _pair(self._kept_or_read(key, _may_be_place, lambda: self._lines.construct(link_address)))
 
     def functions(self, link_address: int) -> Sequence[Function]:
-        rows = self._known(f"functions {link_address:x}", _are_functions, lambda: self._lines.functions(link_address))
+        rows = self._kept_or_read(
+            f"functions {link_address:x}", _are_functions, lambda: self._lines.functions(link_address)
+        )
         return [Function(name, inlined, _pair(call)) for name, inlined, call in rows or ()]
 
     def has_parameter(self, link_address: int, name: str) -> bool:
         key = f"parameter {link_address:x} {name}"
-        return bool(self._known(key, _is_bool, lambda: self._lines.has_parameter(link_address, name)))
+        return bool(self._kept_or_read(key, _is_bool, lambda: self._lines.has_parameter(link_address, name)))
 
     def declared_inside(self, link_address: int) -> str | None:
         return self._name(f"inside {link_address:x}", lambda: self._lines.declared_inside(link_address))
@@ -80,8 +83,8 @@ class KeptPlaces(KeptRows):
         key = f"around {link_address:x} {linkage}"
         return self._name(key, lambda: self._lines.function_around(link_address, linkage))
 
-    def _name(self, key: str, find: Callable[[], str | None]) -> str | None:
-        return self._known(key, _may_be_name, find)  # type: ignore[no-any-return]
+    def _name(self, key: str, read: Callable[[], str | None]) -> str | None:
+        return self._kept_or_read(key, _may_be_name, read)  # type: ignore[no-any-return]
 
     def function_entry(self, link_address: int) -> tuple[Unit, int] | None:
         return self._lines.function_entry(link_address)

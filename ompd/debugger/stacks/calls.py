@@ -252,20 +252,20 @@ class Calls:
 
         Empty without any, or if too many functions would have to be looked at.
         """
-        ways: list[tuple[TailCall, ...]] = []
+        chains: list[tuple[TailCall, ...]] = []
         looked_at = 0
         waiting: list[tuple[int, tuple[TailCall, ...]]] = [(function, ())]
         while waiting:
-            start, way = waiting.pop(0)
+            start, chain = waiting.pop(0)
             looked_at += 1
             if looked_at > _MAX_LOOKED_AT:
                 return ()
             for jump in self._jumps(start):
                 if jump.target == reached:
-                    ways.append((*way, jump))
-                elif len(way) < _MAX_CHAIN and all(jump.target != before.function for before in (*way, jump)):
-                    waiting.append((jump.target, (*way, jump)))
-        return tuple(ways)
+                    chains.append((*chain, jump))
+                elif len(chain) < _MAX_CHAIN and all(jump.target != before.function for before in (*chain, jump)):
+                    waiting.append((jump.target, (*chain, jump)))
+        return tuple(chains)
 
     def _jumps(self, function: int) -> tuple[TailCall, ...]:
         # The jumps in a function to the entries of other functions.
@@ -302,12 +302,12 @@ class Calls:
         module = self._modules.at(function)
         if module is None or self._patterns is None or module.symbols is None:
             return
-        left = _MAX_CODE
+        bytes_left = _MAX_CODE
         for symbol in module.symbols.find_prefix(callers)[:_MAX_FUNCTIONS]:
             if symbol.name != callers and symbol.name[len(callers)] != ".":
                 continue
-            left -= symbol.size
-            if left < 0:
+            bytes_left -= symbol.size
+            if bytes_left < 0:
                 return
             start = symbol.address + module.bias
             try:

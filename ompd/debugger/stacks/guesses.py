@@ -157,8 +157,8 @@ class Guesser:
         fp = next((value for value in on_stack if not value % self._size), None)
         return self._guess(address + self._size, word, {} if fp is None else {self._fp: fp}, "scan")
 
-    def _guess(self, cfa: int, pc: int, kept: dict[int, int], how: Literal["frame-pointer", "scan"]) -> Guess:
-        return Guess(cfa, pc, {**kept, self._sp: cfa, self._architecture.return_address: pc}, how)
+    def _guess(self, cfa: int, pc: int, preserved: dict[int, int], how: Literal["frame-pointer", "scan"]) -> Guess:
+        return Guess(cfa, pc, {**preserved, self._sp: cfa, self._architecture.return_address: pc}, how)
 
     # Plausibility
 

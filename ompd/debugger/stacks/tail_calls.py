@@ -8,6 +8,7 @@ all ways between the two. Jumps that all ways share are certain.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import NamedTuple
 
 from ompd.binary.dwarf.calls import Call
@@ -84,13 +85,10 @@ class DescribedCalls:
         if name is not None and key not in self._starts:
             symbols = loaded.symbols.find_prefix(name) if loaded.symbols is not None else []
             addresses = {symbol.address for symbol in symbols if symbol.name == name}
-            has_symbol = len(addresses) > 0
-            try:
-                start = addresses.pop() + loaded.bias if len(addresses) == 1 else None
-                if not has_symbol:
+            start = next(iter(addresses)) + loaded.bias if len(addresses) == 1 else None
+            if not addresses:
+                with suppress(OmpdError):
                     start = self._symbols.find_symbol(name)
-            except OmpdError:
-                start = None
             self._starts[key] = start
         return self._starts.get(key)
 

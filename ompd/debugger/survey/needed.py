@@ -101,11 +101,11 @@ class Dependencies:
                     waiting.append(used)
         return list(reached)
 
-    def _from_root(self, wanted: Module, sections: Sequence[int]) -> tuple[Module, ...]:
-        # The chain to *wanted* from a module that no other module needs; from the first loaded one if there are several
-        # such modules. If the libraries only need each other, the chain is *wanted* alone.
-        following: dict[Module, Module | None] = {wanted: None}
-        waiting = [wanted]
+    def _from_root(self, target: Module, sections: Sequence[int]) -> tuple[Module, ...]:
+        # The chain to *target* from a module that no other module needs; from the first loaded one if there are several
+        # such modules. If the libraries only need each other, the chain is only *target*.
+        following: dict[Module, Module | None] = {target: None}
+        waiting = [target]
         roots: list[Module] = []
         for module in waiting:
             users = self._needed_by.get(module, ())
@@ -117,7 +117,7 @@ class Dependencies:
                     waiting.append(user)
         order = {root: _position(root, sections) for root in roots}
         ranked = [(position, number) for number, root in enumerate(roots) if (position := order[root]) is not None]
-        path = [roots[min(ranked)[1]] if ranked else roots[0] if roots else wanted]
+        path = [roots[min(ranked)[1]] if ranked else roots[0] if roots else target]
         while (step := following[path[-1]]) is not None:
             path.append(step)
         return tuple(path)
@@ -129,19 +129,19 @@ class Dependencies:
         if not unread:
             return None
         listed = ", ".join(_basename(module.name) for module in unread[:_LISTED])
-        more = f" and {len(unread) - _LISTED} more" if len(unread) > _LISTED else ""
-        return f"what these need is unknown, because their files are not here: {listed}{more}"
+        remainder = f" and {len(unread) - _LISTED} more" if len(unread) > _LISTED else ""
+        return f"what these need is unknown, because their files are not here: {listed}{remainder}"
 
 
 def _shortest(
-    start: Module | None, wanted: Module, needs: Mapping[Module, Sequence[Module]]
+    start: Module | None, target: Module, needs: Mapping[Module, Sequence[Module]]
 ) -> tuple[Module, ...] | None:
     if start is None:
         return None
     before: dict[Module, Module | None] = {start: None}
     waiting = [start]
     for module in waiting:
-        if module is wanted:
+        if module is target:
             path = [module]
             while (step := before[path[-1]]) is not None:
                 path.append(step)

@@ -93,20 +93,24 @@ class ProcessIdentity:
     build_id: str | None
 
 
-def is_same_process(one: ProcessIdentity, other: ProcessIdentity) -> bool | None:
+def is_same_process(identity: ProcessIdentity, other: ProcessIdentity) -> bool | None:
     """Return whether two identities belong to the same process, and it has executed no other program in between.
 
     None if the known facts do not decide that.
     """
-    if one.process_ids and other.process_ids and not one.process_ids & other.process_ids:
+    if identity.process_ids and other.process_ids and not identity.process_ids & other.process_ids:
         return False
     places: Mapping[int, int] = dict(other.places)
-    pairs = [(one.start_time, other.start_time), (one.random, other.random), (one.build_id, other.build_id)]
-    pairs += [(value, places.get(key)) for key, value in one.places]
+    pairs = [
+        (identity.start_time, other.start_time),
+        (identity.random, other.random),
+        (identity.build_id, other.build_id),
+    ]
+    pairs += [(value, places.get(key)) for key, value in identity.places]
     if any(a is not None and b is not None and a != b for a, b in pairs):
         return False
-    is_known = one.random is not None and other.random is not None
-    return True if is_known and one.process_ids and other.process_ids else None
+    is_known = identity.random is not None and other.random is not None
+    return True if is_known and identity.process_ids and other.process_ids else None
 
 
 class SystemFacts:

@@ -192,7 +192,7 @@ class PthreadWaits:
     def __init__(self, memory: Memory, owners: Owners, glibc: GlibcThreads, offsets: PthreadObjects) -> None:
         self._memory, self._owners, self._glibc, self._offsets = memory, owners, glibc, offsets
 
-    def find(self, kind: str, futex: Futex, is_shared: bool | None, stack: Stack, own: int) -> AwaitedObject:
+    def find(self, kind: str, futex: Futex, is_shared: bool | None, stack: Stack, inner_count: int) -> AwaitedObject:
         """Return the object on whose word a thread sleeps.
 
         The object may be of another kind than *kind*: the mutex that a thread takes after it waited for a condition, or
@@ -201,7 +201,7 @@ class PthreadWaits:
         :param kind: the kind of object that the called routine waits for
         :param is_shared: whether other processes may wake the thread, None if that is unknown
         :param stack: the thread's stack
-        :param own: how many of the innermost functions on the stack belong to the C library
+        :param inner_count: how many of the innermost functions on the stack belong to the C library
         """
         try:
             if not any(self._memory.read(futex.word - futex.word % PAGE, PAGE)):
@@ -212,10 +212,12 @@ class PthreadWaits:
                 return self._mutex(futex, is_shared)
             if kind == "mutex":
                 return (
-                    self._refused(futex, stack.frames[:own]) if futex.expected == 0 else self._mutex(futex, is_shared)
+                    self._refused(futex, stack.frames[:inner_count])
+                    if futex.expected == 0
+                    else self._mutex(futex, is_shared)
                 )
             if kind == "condition":
-                return self._condition(futex, is_shared, stack, own)
+                return self._condition(futex, is_shared, stack, inner_count)
             if kind == "join":
                 return self._join(futex)
             if kind == "rwlock":
@@ -225,7 +227,7 @@ class PthreadWaits:
             if kind == "latch":
                 return self._latch(futex)
             if kind == "std_barrier":
-                return self._std_barrier(stack.frames[:own])
+                return self._std_barrier(stack.frames[:inner_count])
         except MemoryFault as error:
             return _unknown(kind, futex.word, str(error))
         return AwaitedObject(kind, futex.word)
@@ -308,14 +310,14 @@ class PthreadWaits:
 
     # Conditions
 
-    def _condition(self, futex: Futex, is_shared: bool | None, stack: Stack, own: int) -> AwaitedObject:
+    def _condition(self, futex: Futex, is_shared: bool | None, stack: Stack, inner_count: int) -> AwaitedObject:
         if futex.operation == FUTEX_WAIT and futex.expected == _CONTENDED:
             mutex = self._mutex(futex, is_shared)  # the thread was signalled, and is taking the mutex again
             if mutex.kind == "mutex" and mutex.owner is not None:
                 return mutex
         # The word may belong to one of several conditions. The C library's functions have the address of the right one
         # on the stack, or in a register if the registers are known.
-        frames = stack.frames[:own]
+        frames = stack.frames[:inner_count]
         bases = {futex.word - offset for offset in _COND_WORDS if (futex.word - offset) % 8 == 0}
         mentioned = bases & set(self._words_on_stack(frames))
         if len(mentioned) != 1:
@@ -450,6 +452,6 @@ def _reasons(why: str) -> dict[str, str]:
     return {"owner": why, "is_owner_alive": why}
 
 
-def _unknown(kind: str, address: int | None, why: str, *others: str) -> AwaitedObject:
-    reasons = {**_reasons(why), **dict.fromkeys(others, why)}
+def _unknown(kind: str, address: int | None, why: str, *other_facts: str) -> AwaitedObject:
+    reasons = {**_reasons(why), **dict.fromkeys(other_facts, why)}
     return AwaitedObject(kind, address, unavailable=reasons if address is not None else {**reasons, "object": why})

@@ -94,15 +94,16 @@ class Callers(NamedTuple):
     """The facts about a wait that follow from the functions on the stack.
 
     ``routine`` is the function of the C library that other code called, None if it is unknown, or if the thread is not
-    in the C library. ``kind`` is the kind of object that the thread waits for, None if no name shows it. ``own`` is how
-    many of the innermost frames belong to the C library, or to libstdc++ if its functions show the kind. ``mpi`` is the
-    function of MPI that the thread is in, None outside of MPI. ``python`` is the module of CPython if the thread waits
-    for the interpreter lock, else None. ``pool`` is the thread pool if the thread waits there for work, else None.
+    in the C library. ``kind`` is the kind of object that the thread waits for, None if no name shows it.
+    ``inner_count`` is how many of the innermost frames belong to the C library, or to libstdc++ if its functions show
+    the kind. ``mpi`` is the function of MPI that the thread is in, None outside of MPI. ``python`` is the module of
+    CPython if the thread waits for the interpreter lock, else None. ``pool`` is the thread pool if the thread waits
+    there for work, else None.
     """
 
     routine: str | None
     kind: str | None
-    own: int
+    inner_count: int
     mpi: str | None
     python: Module | None
     pool: str | None
@@ -134,20 +135,24 @@ class Routines:
         for site in sites[:_MAX_FRAMES]:
             place = self._places.locate(site)
             names.append((place.module, place.symbol))
-        own = self._own_frames(names)
+        inner_count = self._own_frames(names)
         kind = None
-        for _, name in names[:own]:
+        for _, name in names[:inner_count]:
             kind = kind or KINDS.get(plain(name or ""))
-        routine = self._routine(pcs, names, own)
+        routine = self._routine(pcs, names, inner_count)
         kind = kind or KINDS.get(routine or "")
-        if own < len(names) and plain(names[own][1] or "") == "cxa_guard_acquire":  # C++ initialises a static variable
-            kind, routine = "once", names[own][1]
-        elif own < len(names) and (names[own][1] or "").startswith(_FUTURE):
+        if (
+            inner_count < len(names) and plain(names[inner_count][1] or "") == "cxa_guard_acquire"
+        ):  # C++ initialises a static variable
+            kind, routine = "once", names[inner_count][1]
+        elif inner_count < len(names) and (names[inner_count][1] or "").startswith(_FUTURE):
             kind = "future"
-        elif kind is None and own:
-            kind, own = _atomic_wait(names, own)
-        pool = _pool(names[own:]) if kind in _POOL_WAITS else None
-        return Callers(routine, kind, own, _mpi(names), _python(names[own : own + 4], routine), pool)
+        elif kind is None and inner_count:
+            kind, inner_count = _atomic_wait(names, inner_count)
+        pool = _pool(names[inner_count:]) if kind in _POOL_WAITS else None
+        return Callers(
+            routine, kind, inner_count, _mpi(names), _python(names[inner_count : inner_count + 4], routine), pool
+        )
 
     def _own_frames(self, names: Sequence[tuple[Module | None, str | None]]) -> int:
         for index, (module, name) in enumerate(names[:_MAX_OWN]):
@@ -158,20 +163,22 @@ class Routines:
                 return index
         return min(len(names), _MAX_OWN)
 
-    def _routine(self, pcs: Sequence[int], names: Sequence[tuple[Module | None, str | None]], own: int) -> str | None:
-        if not own:
+    def _routine(
+        self, pcs: Sequence[int], names: Sequence[tuple[Module | None, str | None]], inner_count: int
+    ) -> str | None:
+        if not inner_count:
             return None
-        module, symbol = names[own - 1]
-        if own < len(names):
+        module, symbol = names[inner_count - 1]
+        if inner_count < len(names):
             # The caller's call instruction shows the called routine, even if the routine has left the stack by a jump.
-            called = self._calls.routine_called(pcs[own])
+            called = self._calls.routine_called(pcs[inner_count])
             if called is not None and module is not None:
                 name = plain(called)
                 if name in KINDS or _OWN.fullmatch(name) or self._symbols.find(module, called.partition("@")[0]):
                     return name
-        if symbol is not None and own < len(names):
+        if symbol is not None and inner_count < len(names):
             return plain(symbol)
-        waiting = [plain(name) for _, name in names[:own] if name is not None and plain(name) in KINDS]
+        waiting = [plain(name) for _, name in names[:inner_count] if name is not None and plain(name) in KINDS]
         return waiting[-1] if waiting else None
 
 
@@ -188,16 +195,16 @@ def _python(outer: Sequence[tuple[Module | None, str | None]], routine: str | No
     return None
 
 
-def _atomic_wait(names: Sequence[tuple[Module | None, str | None]], own: int) -> tuple[str | None, int]:
+def _atomic_wait(names: Sequence[tuple[Module | None, str | None]], inner_count: int) -> tuple[str | None, int]:
     # Return the kind of object that a function of libstdc++ waits for, and how many innermost frames there are with
     # this function. (None, own) without such a function.
-    for index, (_, name) in enumerate(names[own : own + _MAX_ATOMIC], own):
+    for index, (_, name) in enumerate(names[inner_count : inner_count + _MAX_ATOMIC], inner_count):
         if name is None or not name.startswith(("_ZNSt", "_ZNKSt", "_ZSt")):
             break
         kind = next((kind for part, kind in _ATOMIC_WAITS.items() if part in name), None)
         if kind is not None:
             return kind, index + 1
-    return None, own
+    return None, inner_count
 
 
 def _pool(outer: Sequence[tuple[Module | None, str | None]]) -> str | None:

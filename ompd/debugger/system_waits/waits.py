@@ -207,7 +207,7 @@ class SystemWaits:
             why = "where C libraries other than glibc have their members is not known"
             missing = dict.fromkeys(("object", "owner", "is_owner_alive"), why)
             return replace(wait, object=None, unavailable={**reasons, **missing})
-        return _of_object(wait, self._objects.find(wait.kind, futex, is_shared, stack, callers.own))
+        return _of_object(wait, self._objects.find(wait.kind, futex, is_shared, stack, callers.inner_count))
 
     @cached_property
     def _is_glibc(self) -> bool:

@@ -49,12 +49,12 @@ class StaticVariable:
     scopes: tuple[Scope, ...] = field(default=(), repr=False)
 
 
-def list_choices(name: VariableName, found: Sequence[StaticVariable]) -> NoAnswer:
+def list_choices(name: VariableName, variables: Sequence[StaticVariable]) -> NoAnswer:
     """Return the error for an ambiguous name, which lists each variable by a distinguishing name."""
-    shown = [variable.name for variable in found[:_MAX_LISTED]]
-    more = f" and {len(found) - _MAX_LISTED} more" if len(found) > _MAX_LISTED else ""
+    shown = [variable.name for variable in variables[:_MAX_LISTED]]
+    remainder = f" and {len(variables) - _MAX_LISTED} more" if len(variables) > _MAX_LISTED else ""
     return NoAnswer(
-        f"{name.text} may be any of {len(found)} variables: {', '.join(shown)}{more}", hint="name one of them"
+        f"{name.text} may be any of {len(variables)} variables: {', '.join(shown)}{remainder}", hint="name one of them"
     )
 
 
@@ -69,9 +69,9 @@ def is_meant(entry: NamedVariable, name: VariableName) -> bool:
     return not scopes or _ends_with(entry.scopes, scopes, entry.is_fortran)
 
 
-def _ends_with(scopes: Sequence[Scope], wanted: Sequence[str], fold: bool) -> bool:
-    # Return whether the innermost scopes match *wanted*, apart from scopes that the source may omit.
-    remaining = list(wanted)
+def _ends_with(scopes: Sequence[Scope], names: Sequence[str], fold: bool) -> bool:
+    # Return whether the innermost scopes match *names*, apart from scopes that the source may omit.
+    remaining = list(names)
     for scope in reversed(scopes):
         if not remaining:
             return True
@@ -101,12 +101,12 @@ def qualified_name(entry: NamedVariable) -> str:
     return shortened("::".join((*(scope.name for scope in entry.scopes if scope.name), entry.name)))
 
 
-def best(found: Sequence[StaticVariable], name: VariableName) -> list[StaticVariable]:
+def best(candidates: Sequence[StaticVariable], name: VariableName) -> list[StaticVariable]:
     """Return the variables that *name* means, one per place. If some have a place or a constant value, the others are
     left out. If *name* has scopes, and some variables have exactly this name, the others are left out, too.
     """
     unique: dict[object, StaticVariable] = {}
-    for variable in found:
+    for variable in candidates:
         key: object = (variable.module.start, variable.mechanism, variable.offset)
         if variable.mechanism is None:
             key = (variable.module.start, variable.name, variable.file)
@@ -121,14 +121,14 @@ def best(found: Sequence[StaticVariable], name: VariableName) -> list[StaticVari
     return variables
 
 
-def distinguished(found: Sequence[StaticVariable]) -> list[StaticVariable]:
+def distinguished(variables: Sequence[StaticVariable]) -> list[StaticVariable]:
     """Return the variables with distinct names, sorted by name.
 
     Names that several of them have are preceded by the name of the file or the module.
     """
-    if len(found) < 2:
-        return list(found)
-    named = [_in_file(v) if "::" not in v.name and "/" not in v.name else v for v in found]
+    if len(variables) < 2:
+        return list(variables)
+    named = [_in_file(v) if "::" not in v.name and "/" not in v.name else v for v in variables]
     for qualify in (_in_file, in_module):
         shared = {v.name for v in named if sum(other.name == v.name for other in named) > 1}
         named = [qualify(v) if v.name in shared else v for v in named]

@@ -73,8 +73,8 @@ class Types:
         kept = loaded.layouts.get(name, members) if loaded is not None else None
         if kept is not None:
             return kept
-        found = self._of(module, name)
-        layout = _layout(found, name, members)
+        dwarf_type = self._of(module, name)
+        layout = _layout(dwarf_type, name, members)
         info = self.info_of(loaded) if loaded is not None else None
         if loaded is not None and info is not None and info.index.files.is_whole:
             loaded.layouts.put(members, layout)

@@ -101,13 +101,14 @@ def _counted(region: Parallel, kind: str) -> int:
     return total if is_full else total - awaited
 
 
-def _doubt(region: Parallel, kind: str, seen: int) -> str | None:
+def _doubt(region: Parallel, kind: str, arrived_count: int) -> str | None:
     counted = _counted(region, kind)
-    if seen == counted:
+    if arrived_count == counted:
         return None
-    if kind == INNER and region.barrier.unsigned("barrier.generation") & _CANCELLED and seen < counted:
+    if kind == INNER and region.barrier.unsigned("barrier.generation") & _CANCELLED and arrived_count < counted:
         return None  # threads that left because the region was cancelled are still counted
-    return f"{seen} threads are seen at the barrier, which has counted {counted}: some are just arriving, or leaving"
+    counts = f"{arrived_count} threads are seen at the barrier, which has counted {counted}"
+    return f"{counts}: some are just arriving, or leaving"
 
 
 # The barrier of one thread, by the thread's stack

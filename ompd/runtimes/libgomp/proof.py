@@ -95,25 +95,25 @@ def _from_debug_information(process: Process, module: Module) -> Layouts | None:
 
 def _tables(process: Process, module: Module, *, by_build_id: bool) -> Iterator[tuple[table.Table, Layouts]]:
     tables = table.tables(_RUNTIME, process.architecture_name)
-    for each in table.naming(tables, module.build_id) if by_build_id else tables:
+    for candidate in table.naming(tables, module.build_id) if by_build_id else tables:
         try:
-            layouts = chosen(each.structs, table.SOURCE, releases_of(each))
+            layouts = chosen(candidate.structs, table.SOURCE, releases_of(candidate))
         except LayoutUnavailable:
-            if each.is_shipped:
+            if candidate.is_shipped:
                 raise
             continue
-        build = each.build_ids[module.build_id] if by_build_id and module.build_id is not None else None
-        yield each, replace(layouts, proof=f"build-id of {build}") if build is not None else layouts
+        build = candidate.build_ids[module.build_id] if by_build_id and module.build_id is not None else None
+        yield candidate, replace(layouts, proof=f"build-id of {build}") if build is not None else layouts
 
 
-def releases_of(known: table.Table) -> str:
+def releases_of(table_: table.Table) -> str:
     """Return the releases of a table as readable text, such as ``GCC 9 to 10``. A user may have named releases in
     another way.
     """
-    majors = [re.match(r"GCC (\d{1,4})\b", release) for release in known.releases]
+    majors = [re.match(r"GCC (\d{1,4})\b", release) for release in table_.releases]
     numbers = sorted({int(major[1]) for major in majors if major is not None})
     if not numbers or None in majors:
-        return ", ".join(known.releases) or known.name
+        return ", ".join(table_.releases) or table_.name
     first, last = numbers[0], numbers[-1]
     return f"GCC {first}" if first == last else f"GCC {first} to {last}"
 

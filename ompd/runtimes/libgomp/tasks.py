@@ -287,14 +287,14 @@ class Tasks:
         """
         # All tasks of the chain have the same region, which is cached for all of them, so that no chain is walked
         # twice.
-        way: list[int] = []
+        ancestors: list[int] = []
         region: Parallel | OmpdError | None = None
         try:
             for address in self._runtime.lineage(task.address):
                 if address in self._regions:
                     region = self._regions[address]
                     break
-                way.append(address)
+                ancestors.append(address)
                 outermost = self._runtime.task_at(address)
                 if outermost.place is not None:
                     region = outermost.place[0]
@@ -303,7 +303,7 @@ class Tasks:
                 region = self._region_of_orphan(outermost) if outermost.gomp_kind != IMPLICIT else None
         except OmpdError as error:
             region = error
-        self._regions.update(dict.fromkeys(way, region))
+        self._regions.update(dict.fromkeys(ancestors, region))
         if isinstance(region, OmpdError):
             raise region
         return region

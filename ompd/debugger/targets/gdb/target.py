@@ -134,10 +134,10 @@ class GdbTarget:
             raise TargetError(f"gdb has no registers of thread {thread}")
         return registers
 
-    def _read_all_registers(self, wanted: int) -> None:
+    def _read_all_registers(self, wanted_thread: int) -> None:
         thread_now = thread_selected()
         selected = native_id(thread_now) if thread_now is not None else None
-        if selected in self._threads and (selected == wanted or self._alone is not None):
+        if selected in self._threads and (selected == wanted_thread or self._alone is not None):
             self._registers = {thread: {} for thread in self._threads} if self._alone is not None else {}
             self._registers[selected] = self._read_registers()
             return

@@ -114,12 +114,12 @@ class LldbRun:
     def close(self) -> None:
         """End the program if it was launched here; otherwise leave the process as it is."""
         if self._own is not None:
-            own, self._own = self._own, None
+            own_debugger, self._own = self._own, None
             self.process.Kill()
             self.show_output()
             if self._errors is not None:
                 self._errors.close()
-            self._lldb.SBDebugger.Destroy(own)
+            self._lldb.SBDebugger.Destroy(own_debugger)
 
     def can_be_asked(self) -> bool:
         """Return whether the process is stopped."""
@@ -335,9 +335,9 @@ class LldbRun:
             self._check_stop(event, True, seconds)
 
     @contextmanager
-    def _stopping_at_libraries(self, wanted: bool) -> Iterator[None]:
+    def _stopping_at_libraries(self, is_needed: bool) -> Iterator[None]:
         name = self._debugger.GetInstanceName()
-        if not wanted:
+        if not is_needed:
             yield
             return
         self._lldb.SBDebugger.SetInternalVariable(_LIBRARY_STOPS, "true", name)
