@@ -210,7 +210,7 @@ def _words_before(memory: _Strings, position: int) -> Iterator[int]:
 
 
 def _arguments(memory: _Strings, pointers: Sequence[int], file_name: int) -> dict[int, bytes]:
-    # The strings of the arguments by their addresses, of those that are still before the file's name.
+    # The arguments that are still before the file's name, by their addresses.
     places = sorted({pointer for pointer in pointers if file_name - _MAX_BYTES < pointer < file_name})
     strings: dict[int, bytes] = {}
     total = 0

@@ -34,10 +34,10 @@ class Regions:
         if index is None:
             return None
         # A snapshot splits one mapping into several adjacent ones, which count as one here.
-        last = self._all[index]
-        end = last.end
+        containing = self._all[index]
+        end = containing.end
         for region in self._all[index + 1 :]:
-            if region.start != end or region.flags != last.flags:
+            if region.start != end or region.flags != containing.flags:
                 break
             end = region.end
         return end

@@ -241,22 +241,20 @@ class DynamicLinking:
         # The versions that the file defines and those that it needs, by number.
         versions: dict[int, Version] = {}
         remaining = _MAX_VERSIONS
-        definition = self._tags.get(DT_VERDEF, 0)
+        entry = self._tags.get(DT_VERDEF, 0)
         for _ in range(min(self._tags.get(DT_VERDEFNUM, 0), _MAX_VERSIONS)):
             # Elf64_Verdef: vd_version, vd_flags, vd_ndx, vd_cnt, vd_hash, vd_aux, vd_next; vda_name
-            _, flags, index, count, _, aux, following = struct.unpack(
-                self._order + "HHHHIII", self._bytes(definition, 20)
-            )
+            _, flags, index, count, _, aux, following = struct.unpack(self._order + "HHHHIII", self._bytes(entry, 20))
             if not flags & VER_FLG_BASE and count:
-                versions[index & VERSYM_VERSION] = Version(self._string(self._word(definition + aux)), False)
+                versions[index & VERSYM_VERSION] = Version(self._string(self._word(entry + aux)), False)
             if not following:
                 break
-            definition += following
-        definition = self._tags.get(DT_VERNEED, 0)
+            entry += following
+        entry = self._tags.get(DT_VERNEED, 0)
         for _ in range(min(self._tags.get(DT_VERNEEDNUM, 0), _MAX_VERSIONS)):
             # Elf64_Verneed: vn_version, vn_cnt, vn_file, vn_aux, vn_next
-            _, count, _, aux, following = struct.unpack(self._order + "HHIII", self._bytes(definition, 16))
-            auxiliary = definition + aux
+            _, count, _, aux, following = struct.unpack(self._order + "HHIII", self._bytes(entry, 16))
+            auxiliary = entry + aux
             for _ in range(min(count, remaining)):
                 # Elf64_Vernaux: vna_hash, vna_flags, vna_other, vna_name, vna_next
                 _, _, index, name, step = struct.unpack(self._order + "IHHII", self._bytes(auxiliary, 16))
@@ -267,7 +265,7 @@ class DynamicLinking:
                 auxiliary += step
             if not following:
                 break
-            definition += following
+            entry += following
         return versions
 
 

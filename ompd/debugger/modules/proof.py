@@ -74,10 +74,10 @@ class MappedImage:
         header, segments = self.headers
         bias = bias_of(self.start, header.e_type, segments)
         places = [(s.p_vaddr, s.p_filesz, s.p_align) for s in segments if s.p_type == gabi.PT_NOTE]
-        limit = limits.FREE_BYTES
+        bytes_left = limits.FREE_BYTES
         for address, size, align in dict.fromkeys(places):
-            limit -= size
-            if limit >= 0 and size <= _MAX_NOTES:
+            bytes_left -= size
+            if bytes_left >= 0 and size <= _MAX_NOTES:
                 try:
                     notes = self._target.read(bias + address, size)
                     build_id = find_build_id(notes, header.byte_order, align)
@@ -122,13 +122,13 @@ class MappedImage:
 
     def _held_pages(self, elf: ElfFile, bias: int) -> Iterator[tuple[int, bytes]]:
         # Yields the module's read-only pages that the target holds, each after its offset in the file.
-        limit, size = limits.pages(elf.disk_size), self._page_size
+        bytes_left, size = limits.pages(elf.disk_size), self._page_size
         many = _MANY_PAGES * size
         for segment in elf.segments:
             if segment.p_type != gabi.PT_LOAD or segment.p_flags & gabi.PF_W:
                 continue
-            compared = min(segment.p_filesz, limit)
-            limit -= compared  # in a crafted file, segments may overlap, or be in holes of the file
+            compared = min(segment.p_filesz, bytes_left)
+            bytes_left -= compared  # in a crafted file, segments may overlap, or be in holes of the file
             end = min(-(-compared // size) * size, segment.p_filesz)
             for start in range(0, end, many):
                 for offset, page in self._pages_read(bias + segment.p_vaddr, start, min(start + many, end)):

@@ -156,17 +156,17 @@ class KernelCalls:
     def _of_socket(self, arguments: tuple[int | None, ...]) -> SystemCall:
         # socketcall(2) is one system call for all operations on sockets. Its arguments are the number of the operation,
         # and the address of the operation's arguments.
-        descriptor, address = arguments[:2]
+        operation, address = arguments[:2]
         unknown = SystemCall(None, None, (None,) * _SOCKET_ARGUMENTS)
-        if descriptor is None or address is None:
+        if operation is None or address is None:
             return unknown
-        name, size, order = _SOCKET_CALLS.get(descriptor), self._memory.pointer_size, self._memory.byte_order
+        name, size, order = _SOCKET_CALLS.get(operation), self._memory.pointer_size, self._memory.byte_order
         try:
             raw = self._memory.read(address, 3 * size)
         except MemoryFault:
-            return SystemCall(descriptor, name, unknown.arguments)
+            return SystemCall(operation, name, unknown.arguments)
         first = [int.from_bytes(raw[offset : offset + size], order) for offset in range(0, len(raw), size)]
-        return SystemCall(descriptor, name, (*first, *unknown.arguments[3:]))
+        return SystemCall(operation, name, (*first, *unknown.arguments[3:]))
 
     def futex(self, call: SystemCall) -> Futex | None:
         """Return the arguments of a ``futex`` call, None if its operation does not wait.

@@ -197,7 +197,7 @@ def _python(outer: Sequence[tuple[Module | None, str | None]], routine: str | No
 
 def _atomic_wait(names: Sequence[tuple[Module | None, str | None]], inner_count: int) -> tuple[str | None, int]:
     # Return the kind of object that a function of libstdc++ waits for, and how many innermost frames there are with
-    # this function. (None, own) without such a function.
+    # this function. The kind is None, and the number *inner_count*, without such a function.
     for index, (_, name) in enumerate(names[inner_count : inner_count + _MAX_ATOMIC], inner_count):
         if name is None or not name.startswith(("_ZNSt", "_ZNKSt", "_ZSt")):
             break

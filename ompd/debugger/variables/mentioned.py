@@ -24,10 +24,10 @@ class _Elsewhere(NamedTuple):
 
 
 def variables_at(locals: Locals, frame: Frame, address: int) -> Sequence[FunctionLocals]:
-    """Return the variables that the function of *frame* has at another address of its code. Their places are those at
-    that address. Their values are the present ones, not those when that code ran.
+    """Return the variables that the function of *frame* has at another address of its code. The address decides where
+    the variables are. Their values are the present ones.
     """
-    context = _Elsewhere(
+    elsewhere = _Elsewhere(
         address,
         address,
         frame.sp,
@@ -38,7 +38,7 @@ def variables_at(locals: Locals, frame: Frame, address: int) -> Sequence[Functio
         frame.how,
         frame.guessed,
     )
-    return locals.of_frame(context)
+    return locals.of_frame(elsewhere)
 
 
 def mentioned(locals: Locals, frame: Frame, reads: Sequence[Read]) -> Collection[tuple[str, int | None]]:

@@ -258,8 +258,8 @@ class Variables:
     def _in_symbols(self, module: LoadedModule, name: VariableName) -> Iterator[StaticVariable]:
         symbols = _symbols(module)
         spellings = list(linker_names(name))
-        with_spellings = symbols.find_many([*spellings, *(PREFIX + spelling for spelling in spellings)])
-        for spelling, symbol in with_spellings.items():
+        by_spelling = symbols.find_many([*spellings, *(PREFIX + spelling for spelling in spellings)])
+        for spelling, symbol in by_spelling.items():
             variable = StaticVariable(
                 name=spelling.removeprefix(PREFIX),
                 module=module.record,

@@ -296,7 +296,7 @@ class Member(GompThread):
         groups = self.stack.groups
         if groups.index(group) in self.hosted.values():
             return True
-        return self.stack.stopped is None and sum(1 for forking in groups if forking.forks) == len(self.memberships) + 1
+        return self.stack.stopped is None and sum(1 for other in groups if other.forks) == len(self.memberships) + 1
 
 
 class Roster:

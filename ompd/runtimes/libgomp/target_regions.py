@@ -103,8 +103,8 @@ def _place(thread: Member, word: int, is_worker: bool) -> tuple[int, int] | None
             return None
         if not is_worker:
             return word, 0
-        own_word = thread.view.address_of("release")
-        return next(((word, number) for number in range(1, count) if semaphores[number] == own_word), None)
+        own_semaphore = thread.view.address_of("release")
+        return next(((word, number) for number in range(1, count) if semaphores[number] == own_semaphore), None)
     except OmpdError:
         return None  # no team is there
 

@@ -140,7 +140,7 @@ class Heads:
             return None
 
     def _form_of_layout(self) -> _Form | None:
-        runtime, descriptor = self._runtime, self._structures.layout("kmp_taskdata_t")
+        runtime, taskdata = self._runtime, self._structures.layout("kmp_taskdata_t")
         task, size = runtime.task_layout, runtime.task_layout.size or 0
         if not all(self.masks) or not size:
             return None
@@ -149,8 +149,8 @@ class Heads:
             task.field("td_flags"),
             task.field("td_team"),
             task.field("td_parent"),
-            descriptor.field("td_ident"),
-            descriptor.field("td_incomplete_child_tasks"),
+            taskdata.field("td_ident"),
+            taskdata.field("td_incomplete_child_tasks"),
             Field(size + routine.offset, routine.size),
         ]
         signed = members[4]

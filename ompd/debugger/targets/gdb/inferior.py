@@ -57,8 +57,8 @@ def check_stopped(inferior: Any) -> None:
     name = f"process {inferior.pid}"
     running = sum(thread.is_running() for thread in threads)
     if running:
-        number = "" if running == len(threads) else f": {running} of its {len(threads)} threads"
-        raise TargetError(f"{name} is running{number}", hint="stop all of it first: interrupt -a")
+        detail = "" if running == len(threads) else f": {running} of its {len(threads)} threads"
+        raise TargetError(f"{name} is running{detail}", hint="stop all of it first: interrupt -a")
     check_reached(inferior)
 
 

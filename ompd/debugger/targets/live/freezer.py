@@ -14,8 +14,8 @@ def frozen_group(groups: str, cgroups: Path = _CGROUPS) -> Path | None:
     :param cgroups: where control groups are mounted
     """
     for line in groups.split("\n"):  # names of groups may have other line separators in them
-        _, _, names = line.partition(":")
-        controllers, _, name = names.partition(":")
+        _, _, controllers_and_name = line.partition(":")
+        controllers, _, name = controllers_and_name.partition(":")
         if ".." in PurePosixPath(name).parts:
             continue  # the group is in another namespace
         path = name.lstrip("/")

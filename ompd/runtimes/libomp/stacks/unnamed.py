@@ -240,14 +240,17 @@ class _Search:
     def _task_functions(self) -> set[int]:
         # The functions of all explicit tasks that have begun.
         functions: set[int] = set()
-        names: set[str] = set()
+        task_ids: set[str] = set()
         for thread in self._runtime.threads():
             try:
                 task = thread.icv_task()
                 while (
-                    task is not None and task.kind() == "explicit" and task.id not in names and len(names) < _MAX_TASKS
+                    task is not None
+                    and task.kind() == "explicit"
+                    and task.id not in task_ids
+                    and len(task_ids) < _MAX_TASKS
                 ):
-                    names.add(task.id)
+                    task_ids.add(task.id)
                     function = task.function()
                     if function is not None:
                         functions.add(function)

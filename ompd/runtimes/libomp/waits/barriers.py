@@ -232,9 +232,9 @@ class _Barriers:
             return None
         size = bars.size // KINDS
         first = thread.address + bars.offset + kind * size
-        own_group = range(first, first + size)
+        own_words = range(first, first + size)
         flags = self._flags(self._frames_at_barrier(thread, place))
-        addresses = {address for address, count in flags if count == STEP and address in own_group}
+        addresses = {address for address, count in flags if count == STEP and address in own_words}
         if len(addresses) != 1:
             return None
         return read_unsigned(self._runtime.heap, addresses.pop(), 8) & COUNT == STEP
