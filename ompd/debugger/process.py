@@ -145,13 +145,15 @@ class StoppedProcess:
 
         return references_of(self.target.architecture.e_machine)
 
-    def functions(self, routines: Mapping[str, Routine], is_users: Callable[[int], bool]) -> Functions:
+    def functions(
+        self, routines: Mapping[str, Routine], is_users: Callable[[int], bool], runtimes: Collection[Module]
+    ) -> Functions:
         """Return the functions whose code is followed (:class:`ompd.debugger.flow.functions.Functions`).
 
         All calls of this method return the same object, which is made with the parameters of the first call.
         """
         if self._functions is None:
-            self._functions = self._make_functions(routines, is_users, self.places.locate)
+            self._functions = self._make_functions(routines, is_users, self.places.locate, runtimes)
         return self._functions
 
     def arguments_passed(self, frame: Frame) -> Sequence[int | None]:
@@ -174,12 +176,16 @@ class StoppedProcess:
         return self._make_functions(naming.ROUTINES(), lambda address: False, self.places.locate)
 
     def _make_functions(
-        self, routines: Mapping[str, Routine], is_users: Callable[[int], bool], locate: Callable[[int], Location]
+        self,
+        routines: Mapping[str, Routine],
+        is_users: Callable[[int], bool],
+        locate: Callable[[int], Location],
+        runtimes: Collection[Module] | None = None,
     ) -> Functions:
         from ompd.debugger.flow.functions import Functions
 
         architecture = self.target.architecture
-        return Functions(self.memory, architecture, self.modules, self.calls, locate, routines, is_users)
+        return Functions(self.memory, architecture, self.modules, self.calls, locate, routines, is_users, runtimes)
 
     def handlers(self, routines: Mapping[str, Routine], is_users: Callable[[int], bool]) -> Handlers:
         """Return the signal handlers that the process's code may install.

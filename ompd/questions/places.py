@@ -127,7 +127,7 @@ def is_users(session: Session, address: int) -> bool:
 
 def followed_functions(session: Session) -> Functions:
     """Return the :class:`Functions` of the process, which follow user code and its calls of runtimes' routines."""
-    return session.process.functions(naming.ROUTINES(), partial(is_users, session))
+    return session.process.functions(naming.ROUTINES(), partial(is_users, session), session.stop.runtime_modules)
 
 
 class CodeLeft(NamedTuple):

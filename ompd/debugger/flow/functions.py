@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from ompd.contract.process import Frame, Location, Shape
+from ompd.contract.process import Frame, Location, Module, Shape
 from ompd.debugger.flow.branches import Branches
 from ompd.debugger.flow.call_targets import UNKNOWN, CallTargets
 from ompd.debugger.flow.code import Code
@@ -72,13 +72,14 @@ class Functions:
         locate: Callable[[int], Location],
         routines: Mapping[str, Routine],
         is_users: Callable[[int], bool],
+        runtimes: Collection[Module] | None = None,
     ) -> None:
         self.memory, self.modules = memory, modules
         self._calls, self._is_users = calls, is_users
         self.processor: Processor | None = processor_of(architecture.e_machine)
         self.code = Code(memory, modules, self.processor, locate)
         self.targets = CallTargets(memory, modules, self.processor, self.code, calls, locate, routines)
-        self.releases = Releases(self, calls, routines, is_users)
+        self.releases = Releases(self, calls, routines, is_users, runtimes)
         self._values = FrameValues(memory, self.processor, locate)
         self._left = _MAX_FOLLOWED
         self.kept: dict[Shape, Any] = {}

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from ompd import naming
-from ompd.binary.elf.elf import PF_X, PT_LOAD
+from ompd.binary.elf.elf import PF_X, PT_INTERP, PT_LOAD
+from ompd.contract.process import Module
 from ompd.debugger.flow.call_targets import UNKNOWN
 from ompd.debugger.flow.code import Reference
 from ompd.debugger.flow.leaks import Leak
@@ -30,13 +31,20 @@ class Releases:
     """The releases by the *functions* of one process.
 
     :param is_users: returns whether the code at an address is the user's
+    :param runtimes: the modules with OpenMP runtimes, None if they are not known
     """
 
     def __init__(
-        self, functions: Functions, calls: Calls, routines: Mapping[str, Routine], is_users: Callable[[int], bool]
+        self,
+        functions: Functions,
+        calls: Calls,
+        routines: Mapping[str, Routine],
+        is_users: Callable[[int], bool],
+        runtimes: Collection[Module] | None,
     ) -> None:
         self._functions, self._code, self._targets = functions, functions.code, functions.targets
         self._calls, self._routines, self._is_users = calls, routines, is_users
+        self._runtimes = runtimes
         self._by_target: dict[int, frozenset[Released]] = {}
 
     @cached_property
@@ -166,10 +174,12 @@ class Releases:
         ]
 
     def _kinds_ended_by(self, loaded: LoadedModule) -> set[str] | None:
-        # The kinds of constructs and locks that a library may end, by the routines that its symbols mention. So the
-        # code of the library need not be followed: in interpreters it is large, and seldom uses OpenMP. None for the
-        # program, which may be stripped, and for libraries without symbols.
-        if loaded.record.is_program or loaded.symbols is None:
+        # The kinds of constructs and locks that a module may end, by the routines that its symbols mention. So its code
+        # need not be followed: in interpreters it is large, and seldom uses OpenMP. None if its code may call routines
+        # that no symbol names, which may be inside of it.
+        is_linked = loaded.elf is not None and any(segment.p_type == PT_INTERP for segment in loaded.elf.segments)
+        has_runtime = self._runtimes is None or loaded.record in self._runtimes
+        if loaded.symbols is None or (loaded.record.is_program and (has_runtime or not is_linked)):
             return None
         ending = [name for name, routine in self._routines.items() if not routine.begins]
         return {self._routines[name].kind for name in loaded.symbols.mentions(ending)}
