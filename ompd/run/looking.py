@@ -10,7 +10,7 @@ from pathlib import Path
 from ompd.errors import OmpdError
 from ompd.machine.processes import openmp_descendants
 from ompd.model import WhyAnswer
-from ompd.model.kinds import Confidence
+from ompd.model.kinds import Confidence, VerdictKind
 from ompd.questions import why
 from ompd.questions.why.looks import look_before
 from ompd.records import record
@@ -18,7 +18,6 @@ from ompd.session import Session
 
 _MOST_PROCESSES = 64
 _BETWEEN = 1.0  # seconds between the two looks that have to agree
-_STUCK = (Confidence.PROVEN, Confidence.LIKELY)
 
 
 @record
@@ -35,8 +34,16 @@ class Seen:
 
     @property
     def is_stuck(self) -> bool:
-        """Whether threads of the process surely or likely never go on."""
-        return self.answer is not None and self.answer.rows[0].stuck in _STUCK
+        """Whether threads of the process surely or likely never go on, and it is known why.
+
+        A thread that waits for an unknown reason may be an idle one of some pool.
+        """
+        if self.answer is None:
+            return False
+        first = self.answer.rows[0]
+        return first.stuck is Confidence.PROVEN or (
+            first.stuck is Confidence.LIKELY and first.kind is not VerdictKind.UNDECIDED
+        )
 
     @property
     def name(self) -> str:

@@ -20,7 +20,7 @@ from ompd.run.watching import Patience, interval
 if TYPE_CHECKING:
     from ompd.run.looking import Seen
 
-_GRACE = 5.0  # seconds in which a test that is told to fail has to end
+_GRACE = 15.0  # seconds in which a test that is told to fail has to end
 
 
 class _Tests:
@@ -50,6 +50,7 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the tests
     activity = Activity(process_id, without=os.getpid())
     tests, patience = _Tests(), Patience(stall)
+    reported: frozenset[int] = frozenset()
     while not tests.is_over:
         if tests.is_news(interval(activity, stall)):
             activity.look()
@@ -60,7 +61,9 @@ def main() -> None:
         reason = patience.reason(activity) if tests.current is not None else None
         if reason is None or tests.current is None:
             continue
-        stuck = [process for process in _look(process_id) if process.is_stuck]
+        # Threads that an earlier test has left stuck are not the fault of this one.
+        stuck = [process for process in _look(process_id) if process.is_stuck and not _threads(process) <= reported]
+        reported = reported.union(*map(_threads, stuck))
         if stuck:
             _fail(process_id, folder, tests, f"{reason}: {_first_sentence(stuck[0])}", _text(stuck))
         patience.double()
@@ -70,6 +73,11 @@ def _look(process_id: int) -> Sequence[Seen]:
     from ompd.run.looking import look_at
 
     return look_at(process_id)
+
+
+def _threads(seen: Seen) -> frozenset[int]:
+    # The native ids of the threads that are stuck.
+    return frozenset(seen.answer.rows[0].explains) if seen.answer is not None else frozenset()
 
 
 def _first_sentence(seen: Seen) -> str:
