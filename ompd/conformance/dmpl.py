@@ -26,8 +26,8 @@ from ompd.records import record
 from ompd.runtimes.hosted.dmpl.client import HostedLibrary
 from ompd.runtimes.hosted.dmpl.protocol import FUNCTIONS, INITIALISE, Call
 from ompd.runtimes.hosted.loading.libraries import Opened
+from ompd.runtimes.hosted.messages import clean
 from ompd.runtimes.hosted.process import Limits
-from ompd.runtimes.hosted.results import clean
 
 VERSION = "DMPL 2004"
 _LIMITS = Limits(seconds=10.0, memory=1 << 29, callbacks=1 << 19)
@@ -144,7 +144,7 @@ class _Trial:
         self.untried: set[str] = set()
         # Functions that timed out: every time-out costs seconds.
         self._slow: set[str] = set()
-        self._printed: list[str] = []
+        self._warnings: list[str] = []
         self._tool: _Tool | None = None
 
     def starts(self) -> bool:
@@ -166,17 +166,14 @@ class _Trial:
         return not self.rows
 
     def _started(self) -> HostedLibrary:
-        return HostedLibrary(self._library, limits=_LIMITS, warn=self._warn, extends=False)
-
-    def _warn(self, text: str) -> None:
-        if ": printed " in text:
-            self._printed.append(text.partition(": ")[2])
+        return HostedLibrary(self._library, limits=_LIMITS, warnings=self._warnings, extends=False)
 
     def report_printed(self) -> None:
         """Add a finding if the library has printed past the debugger."""
-        if self._printed:
+        printed = [text.partition(": ")[2] for text in self._warnings if ": printed " in text]
+        if printed:
             case = _Case("prints", _INITIALISE, "this call and others", "no-printing", "nothing on standard output")
-            self.add(case, self._printed[0])
+            self.add(case, printed[0])
 
     def play(self, case: _Case) -> None:
         """Try a case, and repeat it in another process if it has a finding."""

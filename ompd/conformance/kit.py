@@ -32,8 +32,8 @@ from ompd.contract.ompd import ThreadIdKind
 from ompd.errors import NoAnswer, Rc
 from ompd.model.conformance import ConformanceAnswer, ConformanceFinding
 from ompd.records import record
+from ompd.runtimes.hosted.messages import clean
 from ompd.runtimes.hosted.process import Loads
-from ompd.runtimes.hosted.results import clean
 from ompd.runtimes.hosted.trial.client import Answers, Trial
 
 _NO_THREAD = TeamThread({kind: bytes(8) for kind in ThreadIdKind}, 0, 1, 0)
@@ -159,8 +159,8 @@ def _introduced(library: Loads) -> tuple[frozenset[str], int | None, str]:
         replies = trial.play(steps)
     if not functions:
         raise NoAnswer(f"{library.name} has no routine of OMPD")
-    text = replies[-1].found.get("text")
-    version = clean(bytes.fromhex(text)) if isinstance(text, str) else ""
+    text = replies[-1].text
+    version = clean(text.raw or b"") if text is not None else ""
     api = replies[1].word(API) if len(replies) > 1 and replies[1].code == Rc.OK else None
     return functions, api, version
 

@@ -84,19 +84,19 @@ def _api_version(plan: Plan, replies: Sequence[Reply]) -> str:
 
 def owned_text(plan: Plan, replies: Sequence[Reply]) -> str:
     """Return the fault of a text that the tool owns: it must be a text, in the tool's memory."""
-    result = replies[-1].found
+    text = replies[-1].text
     if replies[-2].code != Rc.OK:
         return ""
-    if result.get("text") is None:
+    if text is None or text.raw is None:
         return "no text"
-    return "" if result.get("owned") else "a text that is not in memory of ompd_callback_memory_alloc"
+    return "" if text.is_owned else "a text that is not in memory of ompd_callback_memory_alloc"
 
 
 def _constant_text(plan: Plan, replies: Sequence[Reply]) -> str:
-    first, second = replies[-3].found.get("text"), replies[-1].found.get("text")
-    if not first:
+    first, second = replies[-3].text, replies[-1].text
+    if first is None or not first.raw:
         return "no text"
-    return "" if first == second else "another text the second time"
+    return "" if second is not None and first.raw == second.raw else "another text the second time"
 
 
 def _compared(first: int, second: int) -> Law:

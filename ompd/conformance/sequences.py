@@ -30,7 +30,7 @@ from ompd.conformance.trying import CALLBACKS, Runs
 from ompd.contract.ompt import State
 from ompd.errors import Rc
 from ompd.records import record
-from ompd.runtimes.hosted.trial.client import Reply, Step
+from ompd.runtimes.hosted.trial.client import Reply, Step, Text
 
 _MOST = 512
 _STRANGE = re.compile(r"[^A-Za-z0-9_.=, -]")
@@ -55,13 +55,9 @@ class Icv:
     scope: int
 
 
-def _hex_text(reply: Reply) -> str | None:
-    text = reply.found.get("text")
-    try:
-        # The library's text goes into titles, file names and programs.
-        return _STRANGE.sub("?", bytes.fromhex(text).decode("utf-8", "replace")) if isinstance(text, str) else None
-    except ValueError:
-        return None
+def _shown(text: Text | None) -> str:
+    # The library's text as it goes into titles, file names and programs, "" for no text.
+    return _STRANGE.sub("?", (text.raw or b"").decode("utf-8", "replace")) if text is not None else ""
 
 
 def states(runs: Runs) -> frozenset[int]:
@@ -81,7 +77,7 @@ def states(runs: Runs) -> frozenset[int]:
         return owned_text(plan, replies)
 
     def named(plan: Plan, replies: Sequence[Reply]) -> str:
-        number, name = replies[-2].word(OUT + 2), _hex_text(replies[-1]) or ""
+        number, name = replies[-2].word(OUT + 2), _shown(replies[-1].text)
         if number in set(State) and name != f"ompt_state_{State(number).name.lower()}":
             return f"the name of state {number:#x} is not the standard's"
         return f"{name} is {number:#x}" if number not in set(State) and name in _STATE_NAMES else ""
@@ -102,7 +98,7 @@ def icvs(runs: Runs) -> Sequence[Icv]:
     def law(plan: Plan, replies: Sequence[Reply]) -> str:
         step = replies[-2]
         number = step.word(OUT + 2)
-        name = _hex_text(replies[-1]) or ""
+        name = _shown(replies[-1].text)
         scope, more = (int.from_bytes(step.raw(OUT + place)[:4], "little") for place in (4, 5))
         if not number or number in names:
             return f"variable {number} {'a second time' if number else 'for one that there is'}"
@@ -114,7 +110,7 @@ def icvs(runs: Runs) -> Sequence[Icv]:
         return owned_text(plan, replies)
 
     def named(plan: Plan, replies: Sequence[Reply]) -> str:
-        name = _hex_text(replies[-1]) or ""
+        name = _shown(replies[-1].text)
         return f"a second variable of the name {name}" if name in names.values() else ""
 
     _enumerate(runs, "ompd_enumerate_icvs", 0, steps, (law, named), names)
@@ -142,7 +138,7 @@ def _enumerate(
             return
         runs.try_case(Case(f"{function}/name/{count}", function, title, played, _OK, name_rule, named, needs=(SPACE,)))
         current = replies[-2].word(OUT + 2)
-        names[current] = _hex_text(replies[-1]) or ""
+        names[current] = _shown(replies[-1].text)
         if not replies[-2].word(OUT + (4 if "states" in function else 5)) & 0xFFFFFFFF:
             break
     if count >= _MOST:
@@ -243,11 +239,11 @@ def display(runs: Runs) -> None:
     get = (fill(OUT, 0), call(function, ("in", SPACE), ("at", OUT)))
 
     def law(plan: Plan, replies: Sequence[Reply]) -> str:
-        texts = replies[-1].found.get("texts")
-        if not isinstance(texts, list):
+        texts = replies[-1].texts
+        if texts is None:
             return "no vector that a null pointer ends"
         for text in texts:
-            name, equals, _ = (_hex_text(Reply(text)) or "").partition("=")
+            name, equals, _ = _shown(text).partition("=")
             if not name or not equals:
                 return "a text that is not of the form name=value"
         return ""
@@ -289,15 +285,14 @@ def _faults_of(runs: Runs, function: str, arguments: Sequence[tuple[str, Any]], 
     trial, handle_cells = runs.begun("full")
     if not set(needs(arguments)) <= handle_cells:
         return
-    replies = trial.play((*plain, *plain))
-    if replies[-1].ended or replies[-1].code not in (Rc.OK, Rc.INCOMPLETE):
-        if replies[-1].ended:
-            runs.drop("full")
+    replies = trial.play((*plain, *plain, {"do": "called_back"}))
+    if replies[-1].ended:
+        runs.drop("full")
         return
-    called = replies[-1].found.get("called")
-    counts = called if isinstance(called, list) else []
-    for which, count in enumerate(counts[: len(CALLBACKS)]):
-        if which in (_FREE, _PRINT, _WRITE) or not isinstance(count, int):
+    if replies[-2].code not in (Rc.OK, Rc.INCOMPLETE):
+        return
+    for which, count in enumerate(replies[-1].called_back[: len(CALLBACKS)]):
+        if which in (_FREE, _PRINT, _WRITE):
             continue
         for nth in range(1, min(count, _MOST_FAULTS) + 1):
             runs.try_case(_faulty(runs.plan, function, arguments, which, nth, key_suffix))
@@ -355,11 +350,11 @@ def _faulty(
 def _after_fault(results: Sequence[tuple[str, object]]) -> Law:
     def law(plan: Plan, replies: Sequence[Reply]) -> str:
         calls = [reply for reply in replies if reply.code is not None]
-        texts = [reply.found.get("text") for reply in replies if "text" in reply.found]
+        texts = [reply.text.raw for reply in replies if reply.text is not None]
         is_compared = results[0][0][1:] in ("T", "P", "K")
         sound = calls[0]
         faulty = calls[1] if len(calls) > 1 else calls[0]
-        if not faulty.found.get("fired") or faulty.code not in (Rc.OK, Rc.INCOMPLETE):
+        if not faulty.is_faulty or faulty.code not in (Rc.OK, Rc.INCOMPLETE):
             return ""
         if is_compared:
             # A failed comparison counts as a difference, too.
@@ -407,6 +402,6 @@ def balances(runs: Runs, functions: frozenset[str]) -> None:
 def _growth(plan: Plan, replies: Sequence[Reply]) -> str:
     if any(reply.code not in (None, Rc.OK) for reply in replies):
         return ""
-    counts = [reply.found["live"] for reply in replies if isinstance(reply.found.get("live"), int)]
+    counts = [reply.blocks for reply in replies if reply.blocks is not None]
     grown = [after - before for before, after in pairwise(counts[1:])]
     return f"{min(grown)} blocks more each time" if len(grown) > 1 and min(grown) > 0 else ""

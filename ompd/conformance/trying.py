@@ -179,7 +179,7 @@ def verdict(case: Case, plan: Plan, replies: Sequence[Reply]) -> str:
     codes = [reply.code for reply in replies if reply.code is not None]
     if len(replies) < len(case.steps) or not codes:
         return ""
-    if replies[-1].found.get("skipped") and not case.judges_any:
+    if replies[-1].is_skipped and not case.judges_any:
         return ""
     if codes[-1] not in _CODES:
         return f"returned {codes[-1]}, which is no ompd_rc_t"

@@ -1,4 +1,4 @@
-/* DMPL: makes the host's calls of a library, each with fields as ompd/runtimes/hosted/dmpl/protocol.py has them. */
+/* DMPL: makes the host's calls of a library. ompd/runtimes/hosted/dmpl/protocol.py has the numbers. */
 #include "host.h"
 
 #include "Dmpl.h"
@@ -8,232 +8,162 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum call {
+enum dmpl_function {
     INITIALISE = 1, VERSION_COMPATIBILITY, VERSION_STRING, ERROR_STRING, DESTROY_PROCESS_INFO, DESTROY_THREAD_INFO,
     DEMANGLE_NAME, GET_TLS_ADDRESS, GET_RTL_NAMES, EXTEND, CALLS
 };
-enum callback {
+enum dmpl_callback {
     ON_PUT_PROCESS_INFO = 1, ON_GET_PROCESS_INFO, ON_PUT_THREAD_INFO, ON_GET_THREAD_INFO, ON_GET_PROCESS,
     ON_GET_TYPE_SIZES, ON_FIND_SYMBOL, ON_FIND_TYPE, ON_GET_DATA, ON_GET_PTHREAD_KEY, ON_TARGET_TO_HOST, ON_MALLOC,
     ON_FREE, ON_ERROR_STRING, ON_PRINTS, ON_SIZEOF, ON_FIELD_OFFSET, ON_SOURCE_OF
 };
 enum { MAX_DATA = 1 << 20, MAX_NAME = 1 << 17 };
 
-/* Fields */
-
-static int64_t take_number(struct buffer *message)
-{
-    int64_t number;
-    take(message, &number, sizeof number);
-    return number;
-}
-
-/* The caller's, with a NUL at its end. */
-static char *take_bytes(struct buffer *message, uint32_t *size)
-{
-    take(message, size, sizeof *size);
-    if (*size > message->size - message->at)
-        stop("a message is too short");
-    char *bytes = get(*size + 1u);
-    take(message, bytes, *size);
-    return bytes;
-}
-
-static void finish_fields(struct buffer *message)
-{
-    if (message->at != message->size)
-        stop("a message is too long");
-    free(message->bytes);
-}
-
-static void put_number(struct buffer *message, int64_t number)
-{
-    put(message, &number, sizeof number);
-}
-
-static void put_bytes(struct buffer *message, const void *bytes, size_t size)
-{
-    uint32_t count = (uint32_t)size;
-    put(message, &count, sizeof count);
-    put(message, bytes, count);
-}
-
-static void put_text(struct buffer *message, const char *text)
-{
-    put_bytes(message, text, text ? strnlen(text, MAX_NAME) : 0);
-}
-
-static struct buffer begin(enum callback which)
-{
-    struct buffer question = {0};
-    uint32_t number = which;
-    put(&question, &number, sizeof number);
-    return question;
-}
-
-static struct buffer ask(struct buffer *question)
-{
-    struct buffer answer;
-    if (!is_own_thread())
-        stop("the library called back from a thread of its own");
-    ask_host(question, &answer);
-    return answer;
-}
-
-static int64_t ask_number(struct buffer *question)
-{
-    struct buffer answer = ask(question);
-    int64_t number = take_number(&answer);
-    finish_fields(&answer);
-    return number;
-}
-
 /* The callbacks. What the debugger gave a number is a pointer here, and what the library keeps is named by its address. */
 
-static int64_t of(const void *pointer)
+static uint64_t of(const void *pointer)
 {
-    return (int64_t)(uintptr_t)pointer;
+    return (uintptr_t)pointer;
 }
 
-static void *to(int64_t number)
+static void *to(uint64_t number)
 {
     return (void *)(uintptr_t)number;
 }
 
-static void put_info(enum callback what, const void *of_what, const void *info)
+static size_t length_of(const char *text)
 {
-    struct buffer question = begin(what);
-    put_number(&question, of(of_what));
-    put_number(&question, of(info));
-    struct buffer answer = ask(&question);
-    finish_fields(&answer);
+    return text ? strnlen(text, MAX_NAME) : 0;
 }
 
-static void *get_of(enum callback what, const void *of_what)
+struct reply {
+    int code;
+    uint64_t word;
+    size_t size;
+    char *bytes; /* the caller's, with a NUL at its end */
+};
+
+static struct reply ask_with(enum dmpl_callback which, uint64_t first, uint64_t second, uint64_t third, const void *bytes,
+                             size_t size)
 {
-    struct buffer question = begin(what);
-    put_number(&question, of(of_what));
-    return to(ask_number(&question));
+    const struct callback question = {which, 0, 0, {first, second, third}};
+    struct buffer message;
+    struct answer answer;
+    struct entry entry;
+    if (!is_own_thread())
+        stop("the library called back from a thread of its own");
+    ask_host(&question, bytes, size, &message);
+    take(&message, &answer, sizeof answer);
+    take(&message, &entry, sizeof entry);
+    struct reply reply = {answer.code, entry.first, entry.size, NULL};
+    if (answer.entries != 1 || reply.size != message.size - message.at)
+        stop("an answer of another size");
+    reply.bytes = get(reply.size + 1);
+    take(&message, reply.bytes, reply.size);
+    free(message.bytes);
+    return reply;
+}
+
+/* The code; the word as well. */
+static int ask(enum dmpl_callback which, uint64_t first, uint64_t second, const char *text, uint64_t *word)
+{
+    struct reply reply = ask_with(which, first, second, 0, text, length_of(text));
+    free(reply.bytes);
+    *word = reply.word;
+    return reply.code;
+}
+
+/* The word, 0 without an answer. */
+static uint64_t ask_word(enum dmpl_callback which, uint64_t first, uint64_t second, const char *text)
+{
+    uint64_t word;
+    return ask(which, first, second, text, &word) ? 0 : word;
 }
 
 static void put_process_info(DMPL_process_t *process, DMPL_process_info_t *info)
 {
-    put_info(ON_PUT_PROCESS_INFO, process, info);
+    ask_word(ON_PUT_PROCESS_INFO, of(process), of(info), NULL);
 }
 
 static DMPL_process_info_t *get_process_info(DMPL_process_t *process)
 {
-    return get_of(ON_GET_PROCESS_INFO, process);
+    return to(ask_word(ON_GET_PROCESS_INFO, of(process), 0, NULL));
 }
 
 static void put_thread_info(DMPL_thread_t *thread, DMPL_thread_info_t *info)
 {
-    put_info(ON_PUT_THREAD_INFO, thread, info);
+    ask_word(ON_PUT_THREAD_INFO, of(thread), of(info), NULL);
 }
 
 static DMPL_thread_info_t *get_thread_info(DMPL_thread_t *thread)
 {
-    return get_of(ON_GET_THREAD_INFO, thread);
+    return to(ask_word(ON_GET_THREAD_INFO, of(thread), 0, NULL));
 }
 
 static DMPL_process_t *get_process(DMPL_thread_t *thread)
 {
-    return get_of(ON_GET_PROCESS, thread);
+    return to(ask_word(ON_GET_PROCESS, of(thread), 0, NULL));
 }
 
 static int get_type_sizes(DMPL_process_t *process, DMPL_target_type_sizes_t *sizes)
 {
-    struct buffer question = begin(ON_GET_TYPE_SIZES);
-    put_number(&question, of(process));
-    struct buffer answer = ask(&question);
-    int code = (int)take_number(&answer);
-    DMPL_target_type_sizes_t found;
-    found.short_size = (int)take_number(&answer);
-    found.int_size = (int)take_number(&answer);
-    found.long_size = (int)take_number(&answer);
-    found.long_long_size = (int)take_number(&answer);
-    found.pointer_size = (int)take_number(&answer);
-    finish_fields(&answer);
-    if (code == DMPL_ok)
-        *sizes = found;
-    return code;
+    struct reply reply = ask_with(ON_GET_TYPE_SIZES, of(process), 0, 0, NULL, 0);
+    const unsigned char *found = (unsigned char *)reply.bytes;
+    if (reply.code == DMPL_ok && reply.size == 5)
+        *sizes = (DMPL_target_type_sizes_t){
+            .short_size = found[0], .int_size = found[1], .long_size = found[2], .long_long_size = found[3],
+            .pointer_size = found[4],
+        };
+    free(reply.bytes);
+    return reply.code;
 }
 
-static int ask_address(struct buffer *question, DMPL_taddr_t *result)
+static int ask_address(enum dmpl_callback which, uint64_t first, uint64_t second, const char *text, DMPL_taddr_t *result)
 {
-    struct buffer answer = ask(question);
-    int code = (int)take_number(&answer);
-    DMPL_taddr_t found = (DMPL_taddr_t)take_number(&answer);
-    finish_fields(&answer);
+    uint64_t address;
+    int code = ask(which, first, second, text, &address);
     if (code == DMPL_ok)
-        *result = found;
+        *result = address;
     return code;
 }
 
 static int find_symbol(DMPL_process_t *process, const char *name, DMPL_taddr_t *address)
 {
-    struct buffer question = begin(ON_FIND_SYMBOL);
-    put_number(&question, of(process));
-    put_text(&question, name);
-    return ask_address(&question, address);
+    return ask_address(ON_FIND_SYMBOL, of(process), 0, name, address);
 }
 
 static DMPL_type_t *find_type(DMPL_process_t *process, const char *name, int language)
 {
-    struct buffer question = begin(ON_FIND_TYPE);
-    put_number(&question, of(process));
-    put_text(&question, name);
-    put_number(&question, language);
-    return to(ask_number(&question));
+    return to(ask_word(ON_FIND_TYPE, of(process), (uint64_t)(int64_t)language, name));
 }
 
 static int get_data(DMPL_thread_t *thread, DMPL_taddr_t address, void *buffer, int size)
 {
-    struct buffer question = begin(ON_GET_DATA);
-    uint32_t count;
-    put_number(&question, of(thread));
-    put_number(&question, (int64_t)address);
-    put_number(&question, size);
-    struct buffer answer = ask(&question);
-    int code = (int)take_number(&answer);
-    char *data = take_bytes(&answer, &count);
-    finish_fields(&answer);
-    if (code == DMPL_ok && size > 0)
-        memcpy(buffer, data, count < (uint32_t)size ? count : (uint32_t)size);
-    free(data);
-    return code;
+    struct reply reply = ask_with(ON_GET_DATA, of(thread), address, (uint64_t)(int64_t)size, NULL, 0);
+    if (reply.code == DMPL_ok && size > 0)
+        memcpy(buffer, reply.bytes, reply.size < (size_t)size ? reply.size : (size_t)size);
+    free(reply.bytes);
+    return reply.code;
 }
 
 static int get_pthread_key(DMPL_thread_t *thread, DMPL_tword_t key, DMPL_taddr_t *value)
 {
-    struct buffer question = begin(ON_GET_PTHREAD_KEY);
-    put_number(&question, of(thread));
-    put_number(&question, key);
-    return ask_address(&question, value);
+    return ask_address(ON_GET_PTHREAD_KEY, of(thread), (uint64_t)key, NULL, value);
 }
 
 static void target_to_host(DMPL_thread_t *thread, const void *data, void *result, int size)
 {
     if (size <= 0 || size > MAX_DATA)
         return;
-    struct buffer question = begin(ON_TARGET_TO_HOST);
-    uint32_t count;
-    put_number(&question, of(thread));
-    put_bytes(&question, data, (size_t)size);
-    struct buffer answer = ask(&question);
-    char *swapped = take_bytes(&answer, &count);
-    finish_fields(&answer);
-    memcpy(result, swapped, count < (uint32_t)size ? count : (uint32_t)size);
-    free(swapped);
+    struct reply reply = ask_with(ON_TARGET_TO_HOST, of(thread), 0, 0, data, (size_t)size);
+    memcpy(result, reply.bytes, reply.size < (size_t)size ? reply.size : (size_t)size);
+    free(reply.bytes);
 }
 
 static void *get_storage(size_t size)
 {
-    struct buffer question = begin(ON_MALLOC);
     void *storage = size <= MAX_DATA ? malloc(size ? size : 1) : NULL;
-    put_number(&question, (int64_t)size);
-    put_number(&question, of(storage));
-    if (ask_number(&question))
+    if (ask_word(ON_MALLOC, size, of(storage), NULL))
         return storage;
     free(storage);
     return NULL;
@@ -241,11 +171,7 @@ static void *get_storage(size_t size)
 
 static void free_storage(void *storage)
 {
-    struct buffer question = begin(ON_FREE);
-    if (!storage)
-        return;
-    put_number(&question, of(storage));
-    if (ask_number(&question))
+    if (storage && ask_word(ON_FREE, of(storage), 0, NULL))
         free(storage);
 }
 
@@ -257,12 +183,7 @@ static const char *error_string(int code)
         int code;
         char *text;
     } *texts;
-    struct buffer question = begin(ON_ERROR_STRING);
-    uint32_t size;
-    put_number(&question, code);
-    struct buffer answer = ask(&question);
-    char *text = take_bytes(&answer, &size);
-    finish_fields(&answer);
+    char *text = ask_with(ON_ERROR_STRING, (uint64_t)(int64_t)code, 0, 0, NULL, 0).bytes;
     for (struct text *known = texts; known; known = known->next)
         if (known->code == code && !strcmp(known->text, text)) {
             free(text);
@@ -276,45 +197,32 @@ static const char *error_string(int code)
 
 static void prints(const char *text)
 {
-    struct buffer question = begin(ON_PRINTS);
-    put_text(&question, text);
-    struct buffer answer = ask(&question);
-    finish_fields(&answer);
+    ask_word(ON_PRINTS, 0, 0, text);
 }
 
 static int size_of(DMPL_type_t *type)
 {
-    struct buffer question = begin(ON_SIZEOF);
-    put_number(&question, of(type));
-    return (int)ask_number(&question);
+    uint64_t size;
+    return ask(ON_SIZEOF, of(type), 0, NULL, &size) ? -1 : (int)size;
 }
 
 static int field_offset(DMPL_type_t *type, const char *name)
 {
-    struct buffer question = begin(ON_FIELD_OFFSET);
-    put_number(&question, of(type));
-    put_text(&question, name);
-    return (int)ask_number(&question);
+    uint64_t offset;
+    return ask(ON_FIELD_OFFSET, of(type), 0, name, &offset) ? -1 : (int)offset;
 }
 
 static int source_of(const char *mangled, int *length, char *name, int room, int *line)
 {
-    struct buffer question = begin(ON_SOURCE_OF);
-    uint32_t size;
-    put_text(&question, mangled);
-    struct buffer answer = ask(&question);
-    int64_t is_known = take_number(&answer);
-    char *found = take_bytes(&answer, &size);
-    int number = (int)take_number(&answer);
-    finish_fields(&answer);
+    struct reply reply = ask_with(ON_SOURCE_OF, 0, 0, 0, mangled, length_of(mangled));
+    bool is_known = reply.code == DMPL_ok, fits = room > 0 && reply.size < (size_t)room;
     if (line)
-        *line = number;
-    int fits = room > 0 && size < (uint32_t)room;
+        *line = (int)reply.word;
     if (is_known && length)
-        *length = (int)size + !fits;
+        *length = (int)reply.size + !fits;
     if (is_known && fits && name)
-        memcpy(name, found, size + 1);
-    free(found);
+        memcpy(name, reply.bytes, reply.size + 1);
+    free(reply.bytes);
     return !is_known ? DMPL_name_unchanged : fits ? DMPL_ok : DMPL_name_too_long;
 }
 
@@ -350,7 +258,7 @@ static void start(void *library)
                      NAMES[call]);
     }
     if (*missing)
-        refuse(ABSENT, 0, missing, 0);
+        refuse(ABSENT, 0, missing);
     int version = LIBRARY(VERSION_COMPATIBILITY, DMPL_version_compatibility)();
     const char *text = LIBRARY(VERSION_STRING, DMPL_version_string)();
     end_call();
@@ -363,77 +271,83 @@ static int initialise(void)
     return code == DMPL_ok && functions[EXTEND] ? LIBRARY(EXTEND, DMPL_extend)(&extension) : code;
 }
 
-static void demangle(struct buffer *question, struct buffer *answer)
+static struct result with_texts(int code, const char *first, const char *second, struct buffer *rows)
 {
-    uint32_t size;
-    char *mangled = take_bytes(question, &size);
-    int64_t wanted = take_number(question);
+    size_t start = rows->size;
+    put_row(rows, 0, 0, first, length_of(first));
+    if (second)
+        put_row(rows, 0, 0, second, length_of(second));
+    struct result result = with_rows(rows, start, second ? 2 : 1);
+    result.code = code;
+    return result;
+}
+
+static struct result demangle(const struct call *call, const struct buffer *blob, struct buffer *rows)
+{
+    size_t size;
+    const char *bytes = in_blob(blob, call->words[0], &size);
+    if (!bytes)
+        stop("a message is too short");
+    char *mangled = get(size + 1);
+    memcpy(mangled, bytes, size);
+    int64_t wanted = (int64_t)call->words[1];
     int room = wanted < 0 ? 0 : wanted > MAX_NAME ? MAX_NAME : (int)wanted;
     char *buffer = get((size_t)room + 1);
     int length = 0, flags = 0, line = 0;
-    memset(buffer, 0, (size_t)room + 1);
-    put_number(answer, LIBRARY(DEMANGLE_NAME, DMPL_demangle_name)(mangled, &length, buffer, room, &flags, &line));
+    int code = LIBRARY(DEMANGLE_NAME, DMPL_demangle_name)(mangled, &length, buffer, room, &flags, &line);
     buffer[room] = 0;
-    put_number(answer, length);
-    put_text(answer, buffer);
-    put_number(answer, flags);
-    put_number(answer, line);
+    struct result result = with_texts(code, buffer, NULL, rows);
+    result.words[1] = (uint64_t)(int64_t)length;
+    result.words[2] = (uint64_t)(int64_t)flags;
+    result.words[3] = (uint64_t)(int64_t)line;
     free(buffer);
     free(mangled);
+    return result;
 }
 
-static void call(uint32_t number, struct buffer *question, struct buffer *answer)
+static struct result call_function(const struct call *call, const struct buffer *blob, struct buffer *rows)
 {
+    const uint64_t words[] = {call->words[0], call->words[1]};
+    struct result result = {0};
     DMPL_taddr_t address = 0;
-    void *thread;
-    switch (number) {
-    case INITIALISE:
-        put_number(answer, initialise());
-        return;
+    const DMPL_rtl_names *names;
+    switch (call->function) {
+    case INITIALISE: result.code = initialise(); break;
     case ERROR_STRING:
-        put_text(answer, LIBRARY(ERROR_STRING, DMPL_error_string)((int)take_number(question)));
-        return;
+        return with_texts(DMPL_ok, LIBRARY(ERROR_STRING, DMPL_error_string)((int)words[0]), NULL, rows);
     case DESTROY_PROCESS_INFO:
-        put_number(answer, LIBRARY(DESTROY_PROCESS_INFO, DMPL_destroy_process_info)(to(take_number(question))));
-        return;
+        result.code = LIBRARY(DESTROY_PROCESS_INFO, DMPL_destroy_process_info)(to(words[0]));
+        break;
     case DESTROY_THREAD_INFO:
-        put_number(answer, LIBRARY(DESTROY_THREAD_INFO, DMPL_destroy_thread_info)(to(take_number(question))));
-        return;
-    case DEMANGLE_NAME:
-        demangle(question, answer);
-        return;
+        result.code = LIBRARY(DESTROY_THREAD_INFO, DMPL_destroy_thread_info)(to(words[0]));
+        break;
+    case DEMANGLE_NAME: return demangle(call, blob, rows);
     case GET_TLS_ADDRESS:
-        thread = to(take_number(question));
-        put_number(answer, LIBRARY(GET_TLS_ADDRESS, DMPL_get_tls_address)(thread, (DMPL_taddr_t)take_number(question),
-                                                                         &address));
-        put_number(answer, (int64_t)address);
-        return;
-    case GET_RTL_NAMES: {
-        const DMPL_rtl_names *names = LIBRARY(GET_RTL_NAMES, DMPL_get_rtl_names)((int)take_number(question));
-        put_number(answer, names != NULL);
-        put_text(answer, names ? names->main_task_dispatcher : "");
-        put_text(answer, names ? names->microtask_invoker : "");
-        return;
+        result.code = LIBRARY(GET_TLS_ADDRESS, DMPL_get_tls_address)(to(words[0]), words[1], &address);
+        result.words[0] = address;
+        break;
+    case GET_RTL_NAMES:
+        names = LIBRARY(GET_RTL_NAMES, DMPL_get_rtl_names)((int)words[0]);
+        if (names)
+            return with_texts(DMPL_ok, names->main_task_dispatcher, names->microtask_invoker ? names->microtask_invoker : "",
+                              rows);
+        break;
+    default: stop("a call of an unknown number");
     }
-    default:
-        stop("a call of an unknown number");
-    }
+    return result;
 }
 
-static void serve(struct buffer *question)
+static struct result perform(const struct call *call, const struct buffer *blob, struct buffer *rows)
 {
-    struct buffer answer = {0};
-    uint32_t number;
-    take(question, &number, sizeof number);
-    call(number, question, &answer);
+    struct result result = call_function(call, blob, rows);
     end_call();
-    if (question->at != question->size)
-        stop("a message is too long");
-    send_message(RESULTS, &answer);
+    return result;
 }
 
-static void finish(void)
+/* The library's storage is the debugger's. */
+static uint32_t no_blocks(void)
 {
+    return 0;
 }
 
-const struct host dmpl_host = {"dmpl", start, serve, finish};
+const struct host dmpl_host = {"dmpl", start, perform, no_blocks};

@@ -18,17 +18,18 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-enum { OWN_FAULT = 70, MAX_WARNINGS = 100, MAX_WARNING = 2000 };
+enum { OWN_FAULT = 70, MAX_WARNINGS = 100, MAX_WARNING = 2000, MAX_ALL_ROWS = MAX_MESSAGE / 2, RC_ERROR = 4 };
 
 struct PACKED header { uint32_t size, kind; };
-struct PACKED ready { uint32_t version, outcome; int32_t code; uint32_t rows; int64_t api; };
 struct PACKED row { uint64_t first, second; uint32_t size; };
+struct PACKED results { uint32_t count, blocks; };
 
 static int end;                            /* of the socket */
 static volatile uint64_t *progress;        /* calls begun, the function that runs */
 static uint64_t begun;
 static pid_t own_process, own_thread;
 static int warnings;
+bool is_elsewhere;
 
 _Noreturn void stop(const char *fault)
 {
@@ -102,7 +103,15 @@ static void send_exactly(const void *bytes, size_t size)
     }
 }
 
-void send_message(enum kind kind, struct buffer *body)
+const char *in_blob(const struct buffer *blob, uint64_t word, size_t *size)
+{
+    size_t start = (size_t)(word >> 32);
+    *size = (size_t)(word & 0xFFFFFFFF);
+    return start > blob->size || *size > blob->size - start ? NULL : blob->bytes + start;
+}
+
+/* Frees the body. A process that the library has forked sends nothing, and ends. */
+static void send_message(enum kind kind, struct buffer *body)
 {
     struct header header = {(uint32_t)body->size, kind};
     if (getpid() != own_process)
@@ -112,22 +121,26 @@ void send_message(enum kind kind, struct buffer *body)
     free(body->bytes);
 }
 
-enum kind receive(struct buffer *body)
+/* The body is the caller's to free. */
+static void receive(enum kind wanted, struct buffer *body)
 {
     struct header header;
     receive_exactly(&header, sizeof header);
     if (header.size > MAX_MESSAGE)
         stop("a message is too large");
+    if (header.kind != wanted)
+        stop("a message of the wrong kind");
     *body = (struct buffer){get(header.size), header.size, header.size, 0};
     receive_exactly(body->bytes, header.size);
-    return header.kind;
 }
 
-void ask_host(struct buffer *question, struct buffer *answer)
+void ask_host(const struct callback *callback, const void *bytes, size_t size, struct buffer *answer)
 {
-    send_message(CALLBACK, question);
-    if (receive(answer) != ANSWER)
-        stop("no answer");
+    struct buffer message = {0};
+    put(&message, callback, sizeof *callback);
+    put(&message, bytes, size);
+    send_message(CALLBACK, &message);
+    receive(ANSWER, answer);
 }
 
 void warn(const char *text)
@@ -139,25 +152,81 @@ void warn(const char *text)
     send_message(WARNING, &body);
 }
 
-void ready(int64_t version, const char *text, const char *const *functions, const uint32_t *numbers, uint32_t count)
+struct result with_rows(const struct buffer *rows, size_t start, uint32_t count)
 {
-    struct ready head = {VERSION, CALLED, 0, count + 1, version};
-    struct buffer message = {0};
-    put(&message, &head, sizeof head);
-    put_row(&message, 0, 0, text, text ? strnlen(text, MAX_TEXT) : 0);
-    for (uint32_t at = 0; at < count; at++)
-        put_row(&message, numbers[at], 0, functions[at], strlen(functions[at]));
-    send_message(READY, &message);
+    struct result result = {.rows = count};
+    result.words[0] = (uint64_t)start << 32 | (rows->size - start);
+    return result;
 }
 
-_Noreturn void refuse(enum outcome outcome, int code, const char *text, int64_t version)
+static void send_results(uint32_t count, uint32_t blocks, const struct buffer *results, struct buffer *rows)
 {
-    struct ready head = {VERSION, outcome, code, 1, version};
+    struct results head = {count, blocks};
     struct buffer message = {0};
     put(&message, &head, sizeof head);
-    put_row(&message, 0, 0, text, strnlen(text, MAX_TEXT));
-    send_message(READY, &message);
+    put(&message, results->bytes, results->size);
+    put(&message, rows->bytes, rows->size);
+    send_message(RESULTS, &message);
+    free(rows->bytes);
+}
+
+/* The result of the library's start. */
+static void send_start(struct result result, int64_t version, struct buffer *rows)
+{
+    struct buffer results = {(char *)&result, sizeof result, sizeof result, 0};
+    result.words[1] = VERSION;
+    result.words[2] = (uint64_t)version;
+    send_results(1, 0, &results, rows);
+}
+
+void ready(int64_t version, const char *text, const char *const *functions, const uint32_t *numbers, uint32_t count)
+{
+    struct buffer rows = {0};
+    put_row(&rows, 0, 0, text, text ? strnlen(text, MAX_TEXT) : 0);
+    for (uint32_t at = 0; at < count; at++)
+        put_row(&rows, numbers[at], 0, functions[at], strlen(functions[at]));
+    send_start(with_rows(&rows, 0, count + 1), version, &rows);
+}
+
+_Noreturn void refuse(enum outcome outcome, int code, const char *text)
+{
+    struct buffer rows = {0};
+    put_row(&rows, 0, 0, text, strnlen(text, MAX_TEXT));
+    struct result result = with_rows(&rows, 0, 1);
+    result.outcome = outcome;
+    result.code = code;
+    send_start(result, 0, &rows);
     stop(NULL);
+}
+
+/* Makes the calls of a batch. */
+static void serve(const struct host *host, struct buffer *batch)
+{
+    struct buffer results = {0}, rows = {0};
+    uint32_t count;
+    take(batch, &count, sizeof count);
+    if (count > (batch->size - batch->at) / sizeof(struct call))
+        stop("a batch is too short");
+    size_t calls_size = count * sizeof(struct call), left = batch->size - batch->at - calls_size;
+    const struct buffer blob = {batch->bytes + batch->at + calls_size, left, left, 0};
+    for (uint32_t index = 0; index < count; index++) {
+        struct call call;
+        take(batch, &call, sizeof call);
+        size_t start = rows.size;
+        struct result result = host->perform(&call, &blob, &rows);
+        if (rows.size > MAX_ALL_ROWS) {
+            rows.size = start;
+            result = (struct result){.code = RC_ERROR, .outcome = BAD_SIZE};
+        }
+        result.begun = (uint32_t)begun;
+        put(&results, &result, sizeof result);
+    }
+    if (is_elsewhere) {
+        is_elsewhere = false;
+        warn("called back from a thread of its own, which is refused");
+    }
+    send_results(count, host->allocated(), &results, &rows);
+    free(results.bytes);
 }
 
 /* Calls of the library */
@@ -173,11 +242,6 @@ void end_call(void)
     if (getpid() != own_process)
         stop(NULL);
     progress[1] = 0;
-}
-
-uint32_t calls_begun(void)
-{
-    return (uint32_t)begun;
 }
 
 bool is_own_thread(void)
@@ -202,11 +266,11 @@ static void *load(int count, char **steps)
             continue;
         snprintf(fault, sizeof fault, "the library needs %s, which this process does not have", steps[at]);
         const char *reason = is_file ? dlerror() : NULL;
-        refuse(UNLOADED, 0, reason ? reason : fault, 0);
+        refuse(UNLOADED, 0, reason ? reason : fault);
     }
     end_call();
     if (!library)
-        refuse(UNLOADED, 0, "nothing to load", 0);
+        refuse(UNLOADED, 0, "nothing to load");
     return library;
 }
 
@@ -236,16 +300,10 @@ int main(int argc, char **argv)
         stop("the page cannot be mapped");
     host->start(load(argc - 6, argv + 6));
     for (;;) {
-        struct buffer body;
-        enum kind kind = receive(&body);
+        struct buffer batch;
+        receive(BATCH, &batch);
         warnings = 0;
-        if (kind == FINISH) {
-            host->finish();
-            stop(NULL);
-        }
-        if (kind != BATCH)
-            stop("a message of an unknown kind");
-        host->serve(&body);
-        free(body.bytes);
+        serve(host, &batch);
+        free(batch.bytes);
     }
 }

@@ -5,13 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_ROWS = 4096, MAX_VECTOR = 1 << 16, MAX_ALL_ROWS = MAX_MESSAGE / 2, BUCKETS = 1024 };
+enum { MAX_ROWS = 4096, MAX_VECTOR = 1 << 16, BUCKETS = 1024 };
 #define UNWRITTEN (-0x6F6D70645F6E6F6ELL)
-
-struct PACKED batch { uint32_t releases, forgets, adds, calls; };
-struct PACKED call { uint16_t function, count; uint32_t makes; uint64_t words[5]; };
-struct PACKED results { uint32_t count, blocks, kilobytes; };
-struct PACKED result { int32_t code; uint32_t outcome, rows, begun; uint64_t words[4]; };
 
 static const struct {
     const char *name, *takes, *gives;
@@ -126,7 +121,7 @@ static int run(uint32_t function, const struct words *words)
     return code;
 }
 
-static struct result failed(int code, enum outcome outcome)
+static struct result with_outcome(int code, enum outcome outcome)
 {
     struct result result = {.code = code, .outcome = outcome};
     return result;
@@ -152,13 +147,6 @@ static bool put_text(struct buffer *rows, uint64_t first, uint64_t second, char 
     return copy != NULL;
 }
 
-static struct result with_rows(struct buffer *rows, size_t start, uint32_t count)
-{
-    struct result result = {.rows = count};
-    result.words[0] = (uint64_t)start << 32 | (rows->size - start);
-    return result;
-}
-
 static struct result enumerate(uint32_t function, void *space, struct buffer *rows)
 {
     bool is_states = function == ENUMERATE_STATES;
@@ -166,7 +154,7 @@ static struct result enumerate(uint32_t function, void *space, struct buffer *ro
     uint64_t *seen = get(MAX_ROWS * sizeof *seen);
     size_t start = rows->size;
     uint32_t count = 0;
-    struct result result = failed(ERROR, ENDLESS);
+    struct result result = with_outcome(ERROR, ENDLESS);
     while (count < MAX_ROWS && rows->size - start < MAX_TEXT) {
         uint64_t next = 0;
         int64_t more_states = 0;
@@ -191,7 +179,7 @@ static struct result enumerate(uint32_t function, void *space, struct buffer *ro
         if (is_repeated)
             break;
         if (!put_text(rows, next, (uint32_t)scope, name)) {
-            result = failed(ERROR, BAD_TEXT);
+            result = with_outcome(ERROR, BAD_TEXT);
             break;
         }
         seen[count++] = current = next;
@@ -230,7 +218,7 @@ static struct result display(void *space, struct buffer *rows)
         struct words given = {{(uintptr_t)&vector}, 1};
         run(REL_DISPLAY, &given);
     }
-    return is_whole ? with_rows(rows, start, count) : failed(ERROR, BAD_TEXT);
+    return is_whole ? with_rows(rows, start, count) : with_outcome(ERROR, BAD_TEXT);
 }
 
 static struct result thread_id_kinds(void *space, struct buffer *rows)
@@ -247,7 +235,7 @@ static struct result thread_id_kinds(void *space, struct buffer *rows)
     if (code != OK)
         return by_code(code);
     if (count < 0 || count > MAX_ROWS)
-        return failed(ERROR, BAD_SIZE);
+        return with_outcome(ERROR, BAD_SIZE);
     bool is_whole = true;
     for (int at = 0; at < count && is_whole; at++) {
         uint64_t kind, size;
@@ -257,7 +245,7 @@ static struct result thread_id_kinds(void *space, struct buffer *rows)
     }
     give_block(kinds);
     give_block(sizes);
-    return is_whole ? with_rows(rows, start, (uint32_t)count) : failed(ERROR, BAD_TEXT);
+    return is_whole ? with_rows(rows, start, (uint32_t)count) : with_outcome(ERROR, BAD_TEXT);
 }
 
 static bool is_space(const void *pointer)
@@ -284,7 +272,7 @@ static struct result given(uint32_t function, int code, const struct call *call,
         memcpy(&narrow, places[place], sizeof narrow);
         if (strchr("STPK", letter)) {
             if (!pointer)
-                return failed(ERROR, NO_HANDLE);
+                return with_outcome(ERROR, NO_HANDLE);
             struct held *held = new_held(call->makes);
             held->context = context;
             held->pointer = pointer;
@@ -292,7 +280,7 @@ static struct result given(uint32_t function, int code, const struct call *call,
         } else if (letter == 's') {
             size_t start = rows->size;
             if (!put_text(rows, 0, 0, pointer))
-                return failed(ERROR, BAD_TEXT);
+                return with_outcome(ERROR, BAD_TEXT);
             result = with_rows(rows, start, 1);
             result.code = code;
         } else if (letter == 'i') {
@@ -311,11 +299,12 @@ static struct result given(uint32_t function, int code, const struct call *call,
     return result;
 }
 
-static struct result perform(const struct call *call, const char *blob, size_t blob_size, struct buffer *rows)
+static struct result call_function(const struct call *call, const struct buffer *blob, struct buffer *rows)
 {
     uint32_t function = call->function, context = 0;
-    if (function < PROCESS_INITIALIZE || function >= REL_SPACE || !entry_points[function])
-        return failed(UNSUPPORTED, ABSENT);
+    bool is_callable = (function >= PROCESS_INITIALIZE && function < REL_SPACE) || function == FINALIZE;
+    if (!is_callable || !entry_points[function])
+        return with_outcome(UNSUPPORTED, ABSENT);
     char places[4][64];
     struct words words = {0};
     size_t room = 0;
@@ -326,20 +315,21 @@ static struct result perform(const struct call *call, const char *blob, size_t b
         if (strchr("STPK*", letter)) {
             struct held *held = held_at((uint32_t)word);
             if (!held)
-                return failed(BAD_INPUT, BAD_HANDLE);
+                return with_outcome(BAD_INPUT, BAD_HANDLE);
             if (!held->letter)
-                return failed(held->code ? held->code : ERROR, NOT_CALLED);
+                return with_outcome(held->code ? held->code : ERROR, NOT_CALLED);
             if (letter != '*' && letter != held->letter)
-                return failed(BAD_INPUT, BAD_HANDLE);
+                return with_outcome(BAD_INPUT, BAD_HANDLE);
             context = context ? context : held->context;
             push(&words, (uintptr_t)held->pointer, false);
         } else if (letter == 'b') {
-            size_t start = (size_t)(word >> 32), size = (size_t)(word & 0xFFFFFFFF);
-            if (start > blob_size || size > blob_size - start)
-                return failed(BAD_INPUT, BAD_SIZE);
+            size_t size;
+            const char *given_bytes = in_blob(blob, word, &size);
+            if (!given_bytes)
+                return with_outcome(BAD_INPUT, BAD_SIZE);
             /* That of a device stays the library's to look at. */
             char *bytes = get(size);
-            memcpy(bytes, blob + start, size);
+            memcpy(bytes, given_bytes, size);
             push(&words, size, true);
             push(&words, (uintptr_t)bytes, false);
         } else if (letter == 'c' || letter == 'i') {
@@ -352,7 +342,7 @@ static struct result perform(const struct call *call, const char *blob, size_t b
         }
     }
     if (room > MAX_ID)
-        return failed(BAD_INPUT, BAD_SIZE);
+        return with_outcome(BAD_INPUT, BAD_SIZE);
     if (function == DEVICE_INITIALIZE)
         context = (uint32_t)call->words[1];
     switch (function) {
@@ -371,59 +361,45 @@ static struct result perform(const struct call *call, const char *blob, size_t b
     return code == OK || code == INCOMPLETE ? given(function, code, call, context, room, places, rows) : by_code(code);
 }
 
-/* Batches */
-
-static void serve(struct buffer *body)
+/* Releases handles, or all of contexts: the numbers are in the blob. */
+static struct result release_all(const struct call *call, const struct buffer *blob)
 {
-    struct batch batch;
-    struct buffer found = {0}, rows = {0}, message = {0};
-    take(body, &batch, sizeof batch);
-    uint64_t numbers = (uint64_t)batch.releases + batch.forgets + 2 * (uint64_t)batch.adds;
-    uint64_t calls_at = sizeof batch + 4 * numbers, blob_at = calls_at + (uint64_t)batch.calls * sizeof(struct call);
-    if (blob_at > body->size)
-        stop("a batch is too short");
-    const char *at = body->bytes + sizeof batch, *adds = at + 4 * ((size_t)batch.releases + batch.forgets);
-    uint32_t number;
-    for (uint32_t index = 0; index < batch.adds; index++) {
-        memcpy(&number, adds + 8 * (size_t)index, sizeof number);
-        add_space(number);
-    }
-    for (uint32_t index = 0; index < batch.releases + batch.forgets; index++) {
-        memcpy(&number, at + 4 * (size_t)index, sizeof number);
-        struct held *held = index < batch.releases ? held_at(number) : NULL;
-        if (index >= batch.releases)
+    size_t size;
+    const char *numbers = in_blob(blob, call->words[0], &size);
+    if (!numbers)
+        return with_outcome(BAD_INPUT, BAD_SIZE);
+    for (size_t at = 0; at + sizeof(uint32_t) <= size; at += sizeof(uint32_t)) {
+        uint32_t number;
+        memcpy(&number, numbers + at, sizeof number);
+        struct held *held = call->function == RELEASE ? held_at(number) : NULL;
+        if (call->function == FORGET)
             forget(number);
         else if (held)
             release_held(held);
     }
-    for (uint32_t index = 0; index < batch.calls; index++) {
-        struct call call;
-        memcpy(&call, body->bytes + calls_at + (uint64_t)index * sizeof call, sizeof call);
-        size_t start = rows.size;
-        struct result result = perform(&call, body->bytes + blob_at, (size_t)(body->size - blob_at), &rows);
-        if (call.makes && (result.code || result.outcome) && !held_at(call.makes))
-            new_held(call.makes)->code = result.code;
-        if (rows.size > MAX_ALL_ROWS) {
-            rows.size = start;
-            result = failed(ERROR, BAD_SIZE);
-        }
-        result.begun = calls_begun();
-        put(&found, &result, sizeof result);
-    }
-    if (is_elsewhere) {
-        is_elsewhere = false;
-        warn("called back from a thread of its own, which is refused");
-    }
-    struct results head = {batch.calls, block_count, (uint32_t)(allocated >> 10)};
-    put(&message, &head, sizeof head);
-    put(&message, found.bytes, found.size);
-    put(&message, rows.bytes, rows.size);
-    send_message(RESULTS, &message);
-    free(found.bytes);
-    free(rows.bytes);
+    return with_outcome(OK, CALLED);
 }
 
-/* Beginning and end */
+static struct result perform(const struct call *call, const struct buffer *blob, struct buffer *rows)
+{
+    if (call->function == ADD) {
+        add_space((uint32_t)call->words[0]);
+        return with_outcome(OK, CALLED);
+    }
+    if (call->function == RELEASE || call->function == FORGET)
+        return release_all(call, blob);
+    struct result result = call_function(call, blob, rows);
+    if (call->makes && (result.code || result.outcome) && !held_at(call->makes))
+        new_held(call->makes)->code = result.code;
+    return result;
+}
+
+static uint32_t allocated_blocks(void)
+{
+    return block_count;
+}
+
+/* Beginning */
 
 static void start(void *library)
 {
@@ -432,13 +408,13 @@ static void start(void *library)
     static const uint8_t needed[] = {GET_API_VERSION, INITIALIZE, PROCESS_INITIALIZE};
     for (size_t at = 0; at < sizeof needed; at++)
         if (!entry_points[needed[at]])
-            refuse(ABSENT, 0, FUNCTIONS[needed[at]].name, 0);
+            refuse(ABSENT, 0, FUNCTIONS[needed[at]].name);
     int64_t version = 201811;
     const char *text = "";
     struct words words = {{(uintptr_t)&version}, 1};
     int code = run(GET_API_VERSION, &words);
     if (code != OK)
-        refuse(CALLED, code, FUNCTIONS[GET_API_VERSION].name, 0);
+        refuse(CALLED, code, FUNCTIONS[GET_API_VERSION].name);
     words.words[0] = (uintptr_t)&text;
     if (entry_points[GET_VERSION_STRING])
         run(GET_VERSION_STRING, &words);
@@ -447,7 +423,7 @@ static void start(void *library)
     push(&words, (uintptr_t)callbacks, false);
     code = run(INITIALIZE, &words);
     if (code != OK)
-        refuse(CALLED, code, FUNCTIONS[INITIALIZE].name, version);
+        refuse(CALLED, code, FUNCTIONS[INITIALIZE].name);
     const char *names[FUNCTION_COUNT];
     uint32_t numbers[FUNCTION_COUNT], count = 0;
     for (uint32_t function = 1; function < FUNCTION_COUNT; function++)
@@ -458,16 +434,4 @@ static void start(void *library)
     ready(version, text, names, numbers, count);
 }
 
-static void finish(void)
-{
-    struct words none = {{0}, 0};
-    struct buffer message = {0};
-    for (uint32_t context; (context = any_space());)
-        forget(context);
-    int code = entry_points[FINALIZE] ? run(FINALIZE, &none) : OK;
-    struct results head = {(uint32_t)code, block_count, 0};
-    put(&message, &head, sizeof head);
-    send_message(FINISHED, &message);
-}
-
-const struct host ompd_host = {"ompd", start, serve, finish};
+const struct host ompd_host = {"ompd", start, perform, allocated_blocks};

@@ -13,12 +13,6 @@ enum { BUCKETS = 1024, MAX_UNIT = 64, LOWEST = 4096 };
 #define MAX_ALLOCATED ((uint64_t)1 << 30)
 #define MAX_READ ((uint64_t)1 << 28)
 
-struct PACKED callback { uint32_t which, context; uint64_t thread, words[3]; };
-struct PACKED answer { int32_t code; uint32_t entries; };
-struct PACKED entry { uint32_t what, context; uint64_t first, second; uint32_t size; };
-
-bool is_elsewhere;
-
 /* This process's own memory */
 
 bool read_own(const void *address, void *buffer, size_t size)
@@ -150,11 +144,6 @@ void drop_space(uint32_t context)
         }
 }
 
-uint32_t any_space(void)
-{
-    return spaces ? spaces->context : 0;
-}
-
 static struct page *page_at(struct space *space, uint64_t address)
 {
     struct page *page = space->pages[address / PAGE % BUCKETS];
@@ -209,10 +198,8 @@ static int ask(struct space *space, uint32_t which, uint64_t thread, uint64_t fi
                size_t size, struct wanted *wanted)
 {
     struct callback question = {which, space->context, thread, {first, second, 0}};
-    struct buffer asked = {0}, body;
-    put(&asked, &question, sizeof question);
-    put(&asked, bytes, size);
-    ask_host(&asked, &body);
+    struct buffer body;
+    ask_host(&question, bytes, size, &body);
     struct answer answer;
     take(&body, &answer, sizeof answer);
     for (uint32_t number = 0; number < answer.entries; number++) {

@@ -12,9 +12,6 @@ enum { MAX_ID = 64 };
 
 /* ompd_callbacks_t */
 extern void *const callbacks[];
-/* Whether the library has called from another thread than the one that called it. */
-extern bool is_elsewhere;
-
 /* What the library has allocated and not freed. */
 extern uint32_t block_count;
 extern uint64_t allocated;
@@ -29,7 +26,5 @@ char *text_at(const char *address);
 /* What is known of the processes and devices that the library reads, by their contexts. */
 void add_space(uint32_t context);
 void drop_space(uint32_t context);
-/* The context of one of them, 0 if there is none. */
-uint32_t any_space(void);
 
 #endif

@@ -56,5 +56,5 @@ def expected_calls(script: Script) -> list[str]:
     return [
         f"{step['function']} " + (f"returned {reply.code}" if not reply.ended else "")
         for step, reply in zip(script.steps, script.replies, strict=False)
-        if step["do"] == "call" and not reply.found.get("skipped")
+        if step["do"] == "call" and not reply.is_skipped
     ]

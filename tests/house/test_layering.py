@@ -66,7 +66,7 @@ ONLY_IN = {
         "ompd.debugger.targets.live.ptrace",
         "ompd.lldb.interrupts",
         "ompd.pytest_plugin",
-        *(f"ompd.runtimes.hosted.worker.{name}" for name in ("batches", "callbacks", "calls", "main", "raw")),
+        *(f"ompd.runtimes.hosted.worker.{name}" for name in ("callbacks", "calls", "main", "raw")),
         "ompd.runtimes.hosted.loading.loader",
         "ompd.runtimes.hosted.loading.sandbox",
         "ompd.safety.libraries",

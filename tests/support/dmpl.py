@@ -49,7 +49,7 @@ def hosted(
     program = host32() if width == 32 else None
     with (
         loadable(path) as found,
-        HostedLibrary(found, limits=limits or Limits(), warn=said.append, program=program) as library,
+        HostedLibrary(found, limits=limits or Limits(), warnings=said, program=program) as library,
     ):
         yield library
 

@@ -124,7 +124,7 @@ def hosted(library: Path, *, seconds: float = 20.0, memory: int = 1 << 30) -> It
     """Yield a running library and the list of its warnings."""
     warnings: list[str] = []
     limits = Limits(seconds=seconds, memory=memory)
-    with loadable(library) as found, HostedLibrary(found, limits=limits, warn=warnings.append) as made:
+    with loadable(library) as found, HostedLibrary(found, limits=limits, warnings=warnings) as made:
         yield made, warnings
 
 

@@ -22,7 +22,7 @@ from typing import Generic, NamedTuple, NoReturn, Protocol, TypeVar, cast
 from ompd.contract.callbacks import Callbacks
 from ompd.contract.ompd import Scope, ThreadIdKind
 from ompd.errors import BadInput, LibraryError, Rc
-from ompd.runtimes.hosted.results import Row, clean
+from ompd.runtimes.hosted.messages import Call, Row, clean
 from ompd.runtimes.hosted.signatures import UNWRITTEN, Function
 
 _T = TypeVar("_T")
@@ -35,20 +35,20 @@ class Ref:
     The handle is released when this reference is garbage-collected, or together with its address space.
 
     :param number: the number of the handle, which is never used again
-    :param release: called with the number when the reference is garbage-collected
+    :param library: releases the number when the reference is garbage-collected
     :param space: the handle's address space, which must outlive the handle; for a device's address space, the process's
         address space
     """
 
-    __slots__ = ("_release", "number", "space")
+    __slots__ = ("_library", "number", "space")
 
-    def __init__(self, number: int, release: Callable[[int], None], space: SpaceRef | None = None) -> None:
+    def __init__(self, number: int, library: Exchange, space: SpaceRef | None = None) -> None:
         self.number = number
         self.space = space
-        self._release = release
+        self._library = library
 
     def __del__(self) -> None:
-        self._release(self.number)
+        self._library.release(self.number)
 
 
 class SpaceRef(Ref):
@@ -122,14 +122,6 @@ class ThreadIdKindSize(NamedTuple):
 
     kind: int
     size: int
-
-
-class Call(NamedTuple):
-    """One call: the number of the function, its arguments, and the number for the handle that the call makes."""
-
-    function: int
-    arguments: Sequence[Ref | int | bytes]
-    makes: int = 0
 
 
 class Outcome(NamedTuple):
@@ -409,7 +401,7 @@ class Batch:
         plain = [_plain(argument) for argument in arguments]
         origin = plain[0] if isinstance(plain[0], Ref) else None
         space = origin if isinstance(origin, SpaceRef) else origin.space if origin is not None else None
-        made = kind(number or self._exchange.new_number(), self._exchange.release, space)
+        made = kind(number or self._exchange.new_number(), self._exchange, space)
         return self._record(Call(function, plain, made.number), Pending(self, _no_value, made))
 
     def _record(self, call: Call, pending: Pending[_T]) -> Pending[_T]:

@@ -4,29 +4,18 @@ from __future__ import annotations
 
 import itertools
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ompd.contract.callbacks import Callbacks
 from ompd.errors import LibraryError, OmpdError, Rc
 from ompd.runtimes.hosted import protocol
-from ompd.runtimes.hosted.api import Batch, Call, Outcome, Ref, SpaceRef
-from ompd.runtimes.hosted.connection import Connection, rc_of, returned
+from ompd.runtimes.hosted.api import Batch, Outcome, Ref, SpaceRef
+from ompd.runtimes.hosted.connection import Connection, Lines, rc_of, returned
+from ompd.runtimes.hosted.messages import Call, Callback, Malformed, Reply
 from ompd.runtimes.hosted.process import Interface, Limits, Loadable, Loads
-from ompd.runtimes.hosted.protocol import (
-    BATCH,
-    BATCH_HEAD,
-    CALL,
-    CALLBACK_HEAD,
-    FINISH,
-    FINISHED,
-    NUMBER,
-    RESULT,
-    RESULTS,
-    RESULTS_HEAD,
-)
-from ompd.runtimes.hosted.results import Malformed, RowReader
+from ompd.runtimes.hosted.protocol import ADD, ANSWER_HEAD, COUNT, FORGET, RELEASE, signed
 from ompd.runtimes.hosted.serving import Server
 from ompd.runtimes.hosted.signatures import SIGNATURES, Function
 
@@ -41,7 +30,6 @@ _OMPD = Interface(
     protocol.OMPD, "an OMPD library", {number: signature.name for number, signature in SIGNATURES.items()}
 )
 _MAX_CALLS = 20_000
-_SIGN = 1 << 63
 _STATES_HINT = "run the program with OMP_DEBUG=enabled, so that its runtime keeps this"
 _FAULTS = {
     protocol.ABSENT: "not implemented",
@@ -65,7 +53,7 @@ _SIGNED = {
 class HostedLibrary:
     """A running, initialised library. It can inspect any number of processes, one call at a time.
 
-    :param warn: called with each cleaned line that the library prints, and with warnings about its misbehaviour
+    :param warnings: gets each cleaned line that the library prints, and warnings about its misbehaviour
     :param waits: whether to wait until the library is ready. Otherwise the first use waits, like :meth:`wait`
     :param program: a worker to use instead of the Python worker, for a library of another architecture
         (``runtime_stub/host/``)
@@ -77,16 +65,12 @@ class HostedLibrary:
         loadable: Loads,
         *,
         limits: Limits | None = None,
-        warn: Callable[[str], None] = lambda text: None,
+        warnings: Lines | None = None,
         waits: bool = True,
         program: Path | None = None,
     ) -> None:
         self.name = loadable.name
         """The library's name in messages."""
-        self.allocated = 0
-        """The number of memory blocks that the library had not freed after the last exchange, or, after :meth:`close`,
-        at its end.
-        """
         self.api_version = 0
         """The version of the interface that the library implements, as a value of ``_OPENMP``; 0 until the library is
         ready.
@@ -103,7 +87,12 @@ class HostedLibrary:
         self._faults: dict[int, OmpdError] = {}
         self._is_closed = False
         self._connection = Connection(
-            loadable, _OMPD, self._serve, limits=limits or Limits(), warn=warn, program=program
+            loadable,
+            _OMPD,
+            self,
+            limits=limits or Limits(),
+            warnings=warnings if warnings is not None else [],
+            program=program,
         )
         if waits:
             self.wait()
@@ -126,6 +115,13 @@ class HostedLibrary:
     def process_id(self) -> int:
         """The id of the library's process."""
         return self._connection.process_id
+
+    @property
+    def allocated(self) -> int:
+        """The number of memory blocks that the library had not freed after the last exchange, or, after :meth:`close`,
+        at its end.
+        """
+        return self._connection.allocated
 
     def batch(self) -> Batch:
         """Return a new batch of calls."""
@@ -151,12 +147,12 @@ class HostedLibrary:
             self._exchange(())
 
     def run(self, calls: Sequence[Call]) -> Sequence[Outcome]:
-        found: list[Outcome] = []
+        outcomes: list[Outcome] = []
         for start in range(0, len(calls), _MAX_CALLS):
-            found += self._exchange(calls[start : start + _MAX_CALLS])
-        return found
+            outcomes += self._exchange(calls[start : start + _MAX_CALLS])
+        return outcomes
 
-    def _exchange(self, calls: Sequence[Call]) -> list[Outcome]:
+    def _exchange(self, calls: Sequence[Call], further: int = 0) -> list[Outcome]:
         if self.error is None and self._is_closed:
             raise LibraryError(self.name, None, "it has been closed", has_ended=True)
         self.wait()
@@ -166,14 +162,20 @@ class HostedLibrary:
         added, self._added = self._added, []
         self._faults.clear()
         self._expect(calls)
-        parts = _packed(calls, released, forgotten, added)
+        # Contexts are added first, so that one exchange may add and forget the same context.
+        first = [Call(ADD, context) for context in added]
+        for function, numbers in ((RELEASE, released), (FORGET, forgotten)):
+            if numbers:
+                first.append(Call(function, (b"".join(map(COUNT.pack, numbers)),)))
         try:
-            return self._connection.exchange(
-                BATCH, parts, RESULTS, lambda body: self._results(calls, body), len(calls) + len(released)
-            )
+            replies = self._connection.make([*first, *calls], len(released) + further)
         finally:
             for number in forgotten:
                 self._servers.pop(number, None)
+        try:
+            return self._outcomes(calls, replies[len(first) :])
+        except Malformed as error:
+            raise self._connection.invalid() from error
 
     def _expect(self, calls: Sequence[Call]) -> None:
         for server in self._servers.values():
@@ -188,44 +190,33 @@ class HostedLibrary:
             if number in self._servers:
                 self._servers[number].expect(identifiers)
 
-    def _serve(self, body: bytes) -> bytes:
-        which, context, thread, first, second, _ = CALLBACK_HEAD.unpack_from(body)
-        server = self._servers.get(context)
+    def answer(self, callback: Callback) -> bytes:
+        server = self._servers.get(callback.context)
         if server is None:
-            return protocol.ANSWER_HEAD.pack(Rc.BAD_INPUT, 0)
-        answer, fault = server.answer(which, thread, first, second, body[CALLBACK_HEAD.size :])
+            return ANSWER_HEAD.pack(Rc.BAD_INPUT, 0)
+        first, second, _ = callback.words
+        answer, fault = server.answer(callback.which, callback.thread, first, second, callback.raw)
         if fault is not None and len(self._faults) < _MAX_CALLS:
             self._faults[self._connection.calls & 0xFFFFFFFF] = fault
         return answer
 
-    def _results(self, calls: Sequence[Call], body: bytes) -> list[Outcome]:
-        count, self.allocated, _ = RESULTS_HEAD.unpack_from(body)
-        if count != len(calls):
-            raise Malformed("another number of results")
-        end = RESULTS_HEAD.size + RESULT.size * count
-        if len(body) < end:
-            raise Malformed("results end early")
-        outcomes, reader = [], RowReader(body, end)
-        for call, result in zip(calls, RESULT.iter_unpack(body[RESULTS_HEAD.size : end]), strict=True):
-            outcomes.append(self._outcome(call, result, reader, end))
-        return outcomes
+    def _outcomes(self, calls: Sequence[Call], replies: Sequence[Reply]) -> list[Outcome]:
+        return [self._outcome(call, reply) for call, reply in zip(calls, replies, strict=True)]
 
-    def _outcome(self, call: Call, result: tuple[int, ...], reader: RowReader, blob: int) -> Outcome:
-        code, outcome, count, begun, *words = result
+    def _outcome(self, call: Call, reply: Reply) -> Outcome:
+        code, outcome, begun, words, rows = reply
         is_list = code == Rc.INCOMPLETE and call.function == Function.GET_ICV_FROM_SCOPE
         if outcome or (code != Rc.OK and not is_list):
             return Outcome(code, (), (), self._failed(call, code, outcome, self._faults.get(begun)))
         gives = SIGNATURES[call.function].gives
-        if gives in _ROWS or count:
-            if gives != "r" and (gives != "s" or count != 1):
+        if gives in _ROWS or rows:
+            if gives != "r" and (gives != "s" or len(rows) != 1):
                 raise Malformed("a result of another kind than the function has")
-            rows = reader.read(blob + (words[0] >> 32), count) if count else ()
             return Outcome(code, (), rows, None)
-        signed = [
-            word - (1 << 64) if is_signed and word & _SIGN else word
-            for word, is_signed in zip(words, _SIGNED[call.function], strict=False)
+        numbers = [
+            signed(word) if is_signed else word for word, is_signed in zip(words, _SIGNED[call.function], strict=False)
         ]
-        return Outcome(code, signed, (), None)
+        return Outcome(code, numbers, (), None)
 
     def _failed(self, call: Call, code: int, outcome: int, reason: OmpdError | None) -> LibraryError:
         name = SIGNATURES[call.function].name
@@ -244,24 +235,31 @@ class HostedLibrary:
         """Release everything, finalise the library and end its process, whatever its state. Raises nothing."""
         if self._is_closed:
             return
-        self._is_closed = True
+        try:
+            self._finish()
+        finally:
+            self._is_closed = True
+
+    def _finish(self) -> None:
         if self.error is not None:
             return
         if not self._connection.is_ready:
             self._connection.fail("not waited for")
             return
+        # Devices have higher numbers than their processes, and are forgotten before them.
+        self._forgotten = sorted(self._servers, reverse=True)
+        finalize = SIGNATURES[Function.FINALIZE].name
         try:
-            self._connection.exchange(FINISH, (), FINISHED, self._finished, self.allocated)
+            outcomes = self._exchange(
+                [Call(Function.FINALIZE, ())] if finalize in self.functions else [], self.allocated
+            )
+            if outcomes and outcomes[0].rc:
+                self._connection.report(f"{returned(outcomes[0].rc)} in {finalize}")
         except LibraryError as error:
             self._connection.report(str(error).removeprefix(f"{self.name}: "))
         finally:
             self._connection.end()
             self._servers.clear()
-
-    def _finished(self, body: bytes) -> None:
-        code, self.allocated, _ = RESULTS_HEAD.unpack_from(body)
-        if code:
-            self._connection.report(f"{returned(code)} in ompd_finalize")
 
     def __enter__(self) -> Self:
         return self
@@ -270,26 +268,3 @@ class HostedLibrary:
         self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self.close()
-
-
-def _packed(
-    calls: Sequence[Call], released: Sequence[int], forgotten: Sequence[int], added: Sequence[tuple[int, int]]
-) -> list[bytes]:
-    numbers = [*released, *forgotten, *itertools.chain.from_iterable(added)]
-    parts = [
-        BATCH_HEAD.pack(len(released), len(forgotten), len(added), len(calls)),
-        b"".join(map(NUMBER.pack, numbers)),
-    ]
-    blob = bytearray()
-    for function, arguments, makes in calls:
-        words = []
-        for argument in arguments:
-            if isinstance(argument, Ref):
-                words.append(argument.number)
-            elif isinstance(argument, int):
-                words.append(argument & 0xFFFFFFFFFFFFFFFF)
-            else:
-                words.append(len(blob) << 32 | len(argument))
-                blob += argument
-        parts.append(CALL.pack(function, len(words), makes, *words, *(0,) * (5 - len(words))))
-    return [*parts, bytes(blob)]

@@ -1,38 +1,52 @@
-"""The connection to a library in a separate process, for any interface: messages, callbacks, warnings, the end."""
+"""The connection to a library in a separate process, for any interface: calls, callbacks, warnings, the end."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from struct import error as struct_error
-from typing import NoReturn, TypeVar
+from typing import Protocol
 
 from ompd.errors import LibraryError, Rc
 from ompd.records import record
 from ompd.runtimes.hosted.loading.sandbox import UNCONFINED
-from ompd.runtimes.hosted.process import Interface, Limits, Loads, WorkerProcess, interpreters
-from ompd.runtimes.hosted.protocol import (
-    ABSENT,
-    ANSWER,
-    CALLBACK,
-    READY,
-    READY_HEAD,
-    UNLOADED,
-    VERSION,
-    WARNING,
+from ompd.runtimes.hosted.messages import (
+    Call,
+    Callback,
+    Malformed,
+    Reply,
+    clean,
+    packed_calls,
+    read_callback,
+    read_replies,
 )
-from ompd.runtimes.hosted.results import Malformed, RowReader, clean
+from ompd.runtimes.hosted.process import Interface, Limits, Loads, WorkerProcess, interpreters
+from ompd.runtimes.hosted.protocol import ABSENT, ANSWER, BATCH, CALLBACK, RESULTS, UNLOADED, VERSION, WARNING, signed
 
 _MAX_WARNINGS = 40
 
-_T = TypeVar("_T")
+
+class Answers(Protocol):
+    """The debugger's answers to the callbacks of a library."""
+
+    def answer(self, callback: Callback) -> bytes:
+        """Return the body of the answer to a callback.
+
+        :raises Malformed: if the interface has no such callback
+        """
+
+
+class Lines(Protocol):
+    """A place for lines of text, such as a list."""
+
+    def append(self, line: str, /) -> None:
+        """Add a line."""
 
 
 @record
 class Ready:
-    """The library's first message: the version of the interface that it implements, its own version text, cleaned, and
-    the C names of the functions that it has.
+    """The result of the library's start: the version of the interface that it implements, its own version
+    text, cleaned, and the C names of the functions that it has.
     """
 
     api_version: int
@@ -43,8 +57,7 @@ class Ready:
 class Connection:
     """The process of a library, from its start to its end.
 
-    :param serve: returns the body of the answer to a callback, given the callback's body
-    :param warn: called with each cleaned line that the library prints, and with warnings about its misbehaviour
+    :param warnings: gets each cleaned line that the library prints, and warnings about its misbehaviour
     :param program: a worker to use instead of the Python worker
     :raises LibraryError: if the process cannot be started
     """
@@ -53,16 +66,18 @@ class Connection:
         self,
         loadable: Loads,
         interface: Interface,
-        serve: Callable[[bytes], bytes],
+        answers: Answers,
         *,
         limits: Limits,
-        warn: Callable[[str], None],
+        warnings: Lines,
         program: Path | None,
     ) -> None:
         self.name = loadable.name
-        self._loadable, self._interface, self._serve = loadable, interface, serve
-        self._limits, self._warn, self._program = limits, warn, program
-        self._warnings = 0
+        self.allocated = 0
+        """The number of blocks that the library had allocated and not freed after the last exchange."""
+        self._loadable, self._interface, self._answers = loadable, interface, answers
+        self._limits, self._warnings, self._program = limits, warnings, program
+        self._warning_count = 0
         self._is_busy = False
         self._ready: Ready | None = None
         self._interpreters = iter(interpreters())
@@ -92,7 +107,7 @@ class Connection:
 
     @property
     def is_ready(self) -> bool:
-        """Whether the library's first message has been received."""
+        """Whether the result of the library's start has been received."""
         return self._ready is not None
 
     def check(self) -> None:
@@ -106,7 +121,8 @@ class Connection:
             raise LibraryError(self.name, None, "a call from within a callback, which is not allowed")
 
     def wait(self) -> Ready:
-        """Wait for the library's first message and return it. The library's descriptors must stay open until then.
+        """Wait for the result of the library's start and return it. The library's descriptors must stay open until
+        then.
 
         :raises LibraryError: if the library cannot be loaded or initialised
         """
@@ -135,46 +151,35 @@ class Connection:
         return True
 
     def _received_ready(self) -> Ready:
-        body = self._received(READY, self._limits.seconds)
-        try:
-            version, outcome, code, count, api_version = READY_HEAD.unpack_from(body)
-            rows = RowReader(body, READY_HEAD.size).read(READY_HEAD.size, count)
-        except (struct_error, Malformed) as error:
-            raise self._process.fail("its process sent an invalid message") from error
-        if version != VERSION or not rows:
-            raise self._process.fail(f"its process speaks version {version} of the protocol")
-        if outcome or code:
-            self._refuse(outcome, code, clean(rows[0].text))
-        return Ready(api_version, clean(rows[0].text), frozenset(clean(row.text) for row in rows[1:]))
+        (reply,) = self._received(1)
+        if not reply.rows or reply.words[1] != VERSION:
+            raise self._process.fail(f"its process speaks version {reply.words[1]} of the protocol")
+        text = clean(reply.rows[0].raw)
+        if reply.outcome or reply.code:
+            raise self._process.end_for(self._refusal(reply, text))
+        return Ready(signed(reply.words[2]), text, frozenset(clean(row.raw) for row in reply.rows[1:]))
 
-    def _refuse(self, outcome: int, code: int, text: str) -> NoReturn:
-        if outcome == UNLOADED:
-            error = LibraryError(self.name, None, f"cannot be loaded: {text}", rc=Rc.INCOMPATIBLE, has_ended=True)
-        elif outcome == ABSENT:
+    def _refusal(self, reply: Reply, text: str) -> LibraryError:
+        if reply.outcome == UNLOADED:
+            return LibraryError(self.name, None, f"cannot be loaded: {text}", rc=Rc.INCOMPATIBLE, has_ended=True)
+        if reply.outcome == ABSENT:
             fault = f"not {self._interface.title}: it has no function {text}"
-            error = LibraryError(self.name, None, fault, rc=Rc.INCOMPATIBLE, has_ended=True)
-        else:
-            error = LibraryError(self.name, text, returned(code), rc=rc_of(code), has_ended=True)
-        raise self._process.end_for(error)
+            return LibraryError(self.name, None, fault, rc=Rc.INCOMPATIBLE, has_ended=True)
+        return LibraryError(self.name, text, returned(reply.code), rc=rc_of(reply.code), has_ended=True)
 
-    def exchange(
-        self, kind: int, parts: Sequence[bytes], wanted: int, read: Callable[[bytes], _T], calls: int = 0
-    ) -> _T:
-        """Send a message, serve callbacks, and return the answer to the message.
+    def make(self, calls: Sequence[Call], further: int = 0) -> list[Reply]:
+        """Make calls, answer the library's callbacks meanwhile, and return the reply to each call.
 
-        :param wanted: the kind of the answer
-        :param read: reads the answer's body
-        :param calls: the number of library functions that the process may call for this message, in addition to the
-            first one
+        :param further: the number of library functions that the process may call in addition to one for each call
         :raises LibraryError: if the process has ended, or ends meanwhile
         """
         self.wait()
         self.check()
         self._is_busy = True
         try:
-            self._process.allow(self._limits.seconds, calls)
-            self._process.send(kind, *parts)
-            return self._read(self._received(wanted, self._limits.seconds), read)
+            self._process.allow(self._limits.seconds, len(calls) - 1 + further)
+            self._process.send(BATCH, *packed_calls(calls))
+            return self._received(len(calls))
         except LibraryError:
             self._report_output()
             raise
@@ -185,36 +190,38 @@ class Connection:
         finally:
             self._is_busy = False
 
-    def _read(self, body: bytes, read: Callable[[bytes], _T]) -> _T:
+    def _received(self, expected: int) -> list[Reply]:
+        # The replies to the expected number of calls. Callbacks that come before them are answered.
         try:
-            return read(body)
-        except (struct_error, Malformed, IndexError) as error:
-            raise self._process.fail("its process sent an invalid answer") from error
+            while True:
+                kind, body = self._process.receive(self._limits.seconds)
+                if kind == CALLBACK:
+                    begun = time.monotonic()
+                    answer = self._answers.answer(read_callback(body))
+                    self._process.excuse(time.monotonic() - begun)
+                    self._process.send(ANSWER, answer)
+                elif kind == WARNING:
+                    self.report(body)
+                elif kind == RESULTS:
+                    replies, self.allocated = read_replies(body, expected)
+                    self._report_output()
+                    return replies
+                else:
+                    raise self.invalid()
+        except Malformed as error:
+            raise self.invalid() from error
 
-    def _received(self, wanted: int, seconds: float) -> bytes:
-        # The body of the next message of the *wanted* kind. Callbacks that come before it are served.
-        while True:
-            kind, body = self._process.receive(seconds)
-            if kind == CALLBACK:
-                begun = time.monotonic()
-                answer = self._read(body, self._serve)
-                self._process.excuse(time.monotonic() - begun)
-                self._process.send(ANSWER, answer)
-            elif kind == WARNING:
-                self.report(body)
-            elif kind == wanted:
-                self._report_output()
-                return body
-            else:
-                raise self._process.fail("its process sent an invalid answer")
+    def invalid(self) -> LibraryError:
+        """End the process because it has sent an invalid answer, and return the error for it."""
+        return self._process.fail("its process sent an invalid answer")
 
     def report(self, text: str | bytes) -> None:
         """Pass on a warning, unless there have been too many."""
-        self._warnings += 1
-        if self._warnings <= _MAX_WARNINGS:
-            self._warn(f"{self.name}: {clean(text)}")
-        if self._warnings == _MAX_WARNINGS:
-            self._warn(f"{self.name}: prints more than {_MAX_WARNINGS} lines, of which the rest is left out")
+        self._warning_count += 1
+        if self._warning_count <= _MAX_WARNINGS:
+            self._warnings.append(f"{self.name}: {clean(text)}")
+        if self._warning_count == _MAX_WARNINGS:
+            self._warnings.append(f"{self.name}: prints more than {_MAX_WARNINGS} lines, of which the rest is left out")
 
     def _report_output(self) -> None:
         for line in self._process.output():

@@ -40,7 +40,7 @@ class Libraries:
         self._resolve = resolve
         self._serving: dict[_Runtime, _Serving | _ServingDmpl] = {}
         self._failed: dict[_Runtime, OmpdError] = {}
-        self._notes: dict[str, None] = {}
+        self._notes = _DistinctLines()
 
     @property
     def faults(self) -> Sequence[OmpdError]:
@@ -59,7 +59,7 @@ class Libraries:
     @property
     def notes(self) -> Sequence[str]:
         """Lines that libraries have printed, and reasons why files were skipped."""
-        return tuple(self._notes)
+        return tuple(self._notes.lines)
 
     def over(self, process: Process, found: Iterator[Found]) -> Iterator[Found]:
         """Yield the runtimes in *found*. Those that a library can serve get the library's plugin."""
@@ -108,15 +108,13 @@ class Libraries:
     def _start(self, process: Process, found: Found) -> _Serving | _ServingDmpl:
         with self._open(process, found) as opened:
             digest = opened.digest()
-            dmpl = Beside(opened.name, digest, self._note)
-            self._notes.update(dict.fromkeys(opened.passed_over))
+            dmpl = Beside(opened.name, digest, self._notes)
+            for reason in opened.passed_over:
+                self._notes.append(reason)
             if opened.entries.isdisjoint(OMPD_ENTRIES):
                 return _ServingDmpl(HostedBy("DMPL", opened.name, dmpl.start(), digest), dmpl)
-            library = HostedLibrary(opened, warn=self._note, program=program_for(opened))
+            library = HostedLibrary(opened, warnings=self._notes, program=program_for(opened))
         return _Serving(library, HostedBy("OMPD", opened.name, library.version_string, digest), dmpl)
-
-    def _note(self, text: str) -> None:
-        self._notes[text] = None
 
     def _open(self, process: Process, found: Found) -> Opened:
         try:
@@ -133,6 +131,15 @@ class Libraries:
         if not names:
             raise OmpdError(f"{found.module.name} {_NONE_NAMED}", hint="--ompd-library FILE names one")
         return open_named(names, found.module.name, self._resolve)
+
+
+class _DistinctLines:
+    # Lines without repetitions. A debugger restarts a library at each stop, and the library prints the same again.
+    def __init__(self) -> None:
+        self.lines: dict[str, None] = {}
+
+    def append(self, line: str, /) -> None:
+        self.lines[line] = None
 
 
 def _names(process: Process, found: Found) -> Sequence[str]:

@@ -19,8 +19,8 @@ from typing import NamedTuple, Protocol
 
 from ompd.errors import LibraryError
 from ompd.records import record
+from ompd.runtimes.hosted.messages import clean
 from ompd.runtimes.hosted.protocol import HEADER, MAX_MESSAGE, OWN_FAULT, PAGE, PROGRESS, message
-from ompd.runtimes.hosted.results import clean
 from ompd.safety.libraries import F_ADD_SEALS, F_SEAL_GROW, F_SEAL_SEAL, F_SEAL_SHRINK, memory_file
 
 _ROOT = str(Path(__file__).parents[3])
@@ -296,8 +296,10 @@ class WorkerProcess:
         """End the process and its children. Return the exit status, None if the process did not end by itself."""
         if self._lifeline < 0 or os.getpid() != self._owner:
             return None
-        # A process that has closed its socket is about to end by itself. The id of the process group stays reserved
-        # until the process has been waited for.
+        # A worker ends by itself when the host sends nothing more, or when it has closed its own end of the socket. The
+        # id of the process group stays reserved until the process has been waited for.
+        with suppress(OSError):
+            self._socket.shutdown(socket.SHUT_WR)
         has_ended = self._ends_within(0.0 if self.error is not None else _GRACE)
         with suppress(ProcessLookupError, PermissionError):
             if self._is_child():

@@ -15,7 +15,7 @@ from ompd.questions.check.compare import Fact, compare, function_of
 from ompd.questions.check.ompd_library import LibraryAnswers
 from ompd.questions.check.plugin import NativeThread, PluginAnswers
 from ompd.runtimes.hosted.api import Call, Outcome, SpaceRef, TaskRef
-from ompd.runtimes.hosted.results import Row
+from ompd.runtimes.hosted.messages import Row
 from ompd.runtimes.hosted.signatures import Function
 from ompd.session import Session
 from tests.check.answering import Answering
@@ -122,11 +122,11 @@ def test_a_variable_that_the_library_has_with_another_scope_is_asked_for_by_ours
     def answer(call: Call) -> Outcome:
         whose, scope, number = (*call.arguments, 0, 0)[:3]
         if call.function == Function.ENUMERATE_ICVS:
-            return Outcome(0, (), [Row(7, Scope.THREAD, "dyn-var")], None)
+            return Outcome(0, (), [Row(7, Scope.THREAD, b"dyn-var")], None)
         assert isinstance(whose, TaskRef) and isinstance(scope, int) and isinstance(number, int)
         if call.function == Function.GET_ICV_FROM_SCOPE:
             return Outcome(0, (number + scope,), (), None)
-        return Outcome(0, (), [Row(0, 0, f"{Scope(scope).name} {number}")], None)
+        return Outcome(0, (), [Row(0, 0, f"{Scope(scope).name} {number}".encode())], None)
 
     library: Any = Answering(answer)
     space, task = SpaceRef(1, lambda _: None), TaskRef(2, lambda _: None)

@@ -16,8 +16,9 @@ from ompd.runtimes.hosted import protocol
 from ompd.runtimes.hosted.api import Pending
 from ompd.runtimes.hosted.client import HostedLibrary, Loadable
 from ompd.runtimes.hosted.dmpl import protocol as dmpl_protocol
+from ompd.runtimes.hosted.messages import Call
 from ompd.runtimes.hosted.process import Limits
-from ompd.runtimes.hosted.protocol import BATCH, BATCH_HEAD, HEADER, MAX_MESSAGE, MAX_PAGES, PAGE, RESULTS, RESULTS_HEAD
+from ompd.runtimes.hosted.protocol import BATCH, CALL, CALLED, COUNT, HEADER, MAX_MESSAGE, MAX_PAGES, PAGE, RELEASE
 from ompd.runtimes.hosted.signatures import SIGNATURES, Function
 from tests.support.hosted import Invented, compiled, invented, time_passes_in
 from tests.support.m32 import m32_flags
@@ -43,7 +44,7 @@ def hosted(
             steps.append((file.name, os.memfd_create(f"copy of {file.name}"), False))
             os.write(steps[-1][1], file.read_bytes())
         loadable = Loadable(files[-1].name, steps)
-        with HostedLibrary(loadable, limits=Limits(seconds=seconds), warn=said.append, program=program) as library:
+        with HostedLibrary(loadable, limits=Limits(seconds=seconds), warnings=said, program=program) as library:
             yield library
     finally:
         for _, descriptor, _ in steps:
@@ -70,7 +71,7 @@ def numbers(file: str) -> dict[str, int]:
 @pytest.mark.parametrize(
     "name",
     [
-        *("READY", "BATCH", "RESULTS", "CALLBACK", "ANSWER", "WARNING", "FINISH", "FINISHED"),
+        *("BATCH", "RESULTS", "CALLBACK", "ANSWER", "WARNING", "RELEASE", "FORGET", "ADD"),
         *("CALLED", "ABSENT", "NOT_CALLED", "NO_HANDLE", "BAD_HANDLE", "BAD_TEXT", "ENDLESS", "BAD_CODE", "BAD_SIZE"),
         *("UNLOADED", "VERSION", "LOAD", "PAGE", "MAX_PAGES", "MAX_MESSAGE"),
     ],
@@ -99,12 +100,12 @@ def test_numbers_of_calls_and_callbacks_are_the_same_in_c() -> None:
 def test_a_message_may_be_as_large_as_the_limit(width: int, tmp_path: Path) -> None:
     with hosted(tmp_path, width) as library:
         connection = library._connection
-        empty = BATCH_HEAD.pack(0, 0, 0, 0)
-        answer = connection.exchange(BATCH, (empty, bytes(MAX_MESSAGE - len(empty))), RESULTS, bytes)
-        assert RESULTS_HEAD.unpack(answer) == (0, 0, 0)
+        size = MAX_MESSAGE - COUNT.size - CALL.size
+        (reply,) = connection.make([Call(RELEASE, (bytes(size - size % COUNT.size),))])
+        assert (reply.code, reply.outcome, reply.rows) == (0, CALLED, ())
         connection._process._socket.sendall(HEADER.pack(MAX_MESSAGE + 1, BATCH))
         with pytest.raises(LibraryError, match=r"its process failed \(a message is too large\)"):
-            connection.exchange(BATCH, (empty,), RESULTS, bytes)
+            connection.make([])
 
 
 @pytest.mark.parametrize("width", WIDTHS)

@@ -41,7 +41,10 @@ class Library:
         return found
 
     def refs(self) -> list[TaskRef]:
-        return [TaskRef(number, lambda _: None) for number in self.things]
+        return [TaskRef(number, self) for number in self.things]  # type: ignore[arg-type]
+
+    def release(self, number: int) -> None:
+        """Do nothing, because these handles are numbers only."""
 
     def identities(self) -> Identities[TaskRef, Handle]:
         def make(ref: TaskRef) -> Handle:

@@ -236,7 +236,7 @@ def test_who_runs_a_library_that_nothing_confines_is_warned(tmp_path: Path, monk
         monkeypatch.setattr(process, "worker_command", unconfined_command(lost))
         warnings: list[str] = []
         with open_library(str(library)) as opened, pytest.raises(LibraryError, match="has no function"):
-            HostedLibrary(Loadable(opened.name, opened.steps), warn=warnings.append)
+            HostedLibrary(Loadable(opened.name, opened.steps), warnings=warnings)
         assert [line.partition(": ")[2].partition(":")[0] for line in warnings] == ["runs with all your rights"] * count
 
 

@@ -17,9 +17,10 @@ import pytest
 from ompd.contract.ompd import Scope, ThreadIdKind
 from ompd.errors import LibraryError, Rc
 from ompd.runtimes.hosted import connection
-from ompd.runtimes.hosted.api import Batch, Call, Icv, IcvWord, ParallelRef, Pending, SpaceRef, TaskRef, ThreadRef
+from ompd.runtimes.hosted.api import Batch, Icv, IcvWord, ParallelRef, Pending, SpaceRef, TaskRef, ThreadRef
 from ompd.runtimes.hosted.client import HostedLibrary
 from ompd.runtimes.hosted.loading.libraries import open_library
+from ompd.runtimes.hosted.messages import Call, Malformed, Reply, Row, RowReader, clean, read_replies
 from ompd.runtimes.hosted.process import interpreters
 from ompd.runtimes.hosted.protocol import (
     ANSWER_HEAD,
@@ -33,7 +34,6 @@ from ompd.runtimes.hosted.protocol import (
     RESULTS_HEAD,
     packed_rows,
 )
-from ompd.runtimes.hosted.results import Malformed, RowReader, clean
 from ompd.runtimes.hosted.serving import Server
 from ompd.runtimes.hosted.signatures import MAX_ENUMERATED, SIGNATURES, UNWRITTEN, Function
 from ompd.session import Session
@@ -330,7 +330,7 @@ def test_the_worker_loads_little() -> None:
     # Python itself takes half of the time that a worker needs to start.
     program = (
         f"import sys; before = set(sys.modules); sys.path.append({str(CHECKOUT)!r})\n"
-        "import ompd.runtimes.hosted.worker.main, ompd.runtimes.hosted.worker.batches\n"
+        "import ompd.runtimes.hosted.worker.main, ompd.runtimes.hosted.worker.calls\n"
         "print(*sorted(set(sys.modules) - before))"
     )
     done = subprocess.run([sys.executable, "-I", "-S", "-c", program], capture_output=True, text=True, check=True)
@@ -438,7 +438,7 @@ def test_the_vendors_library_answers_as_in_a_host_of_its_own(program: str) -> No
     core, theirs = told(program)
     warnings: list[str] = []
     with open_library(str(intel_runtime() / "lib" / "libiomp5_db.so")) as library:
-        made = HostedLibrary(library, warn=warnings.append)
+        made = HostedLibrary(library, warnings=warnings)
     with made, Session.open_core(core.core) as session:
         (runtime,) = session.runtimes
         assert runtime.space is not None
@@ -500,12 +500,26 @@ def test_rows_belong_to_one_result_and_are_few() -> None:
     body = packed_rows([(1, 2, b"one"), (3, 4, b"two")])
     reader = RowReader(body, 0)
     size = len(body) // 2
-    assert reader.read(0, 1) == [(1, 2, "one")] and reader.read(size, 1) == [(3, 4, "two")]
+    assert reader.read(0, 1) == [(1, 2, b"one")] and reader.read(size, 1) == [(3, 4, b"two")]
     for offset, count in ((0, 1), (size, 1), (len(body), 1), (len(body), 1 << 20)):
         with pytest.raises(Malformed):
             reader.read(offset, count)
     with pytest.raises(Malformed):
         RowReader(body[:-1], 0).read(0, 2)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        RESULTS_HEAD.pack(2, 0) + RESULT.pack(Rc.OK, CALLED, 0, 0, 0, 0, 0, 0) * 2,
+        RESULTS_HEAD.pack(1, 0) + RESULT.pack(Rc.OK, CALLED, 0, 0, 0, 0, 0, 0)[:-1],
+        RESULTS_HEAD.pack(1, 0) + RESULT.pack(Rc.OK, CALLED, 1, 0, 1 << 32, 0, 0, 0) + packed_rows([(0, 0, b"")]),
+    ],
+)
+def test_a_damaged_message_is_no_reply(body: bytes) -> None:
+    with pytest.raises(Malformed):
+        read_replies(body, 1)
 
 
 def test_a_callback_that_cannot_take_its_arguments_is_an_error() -> None:
@@ -555,16 +569,15 @@ def test_an_answer_for_many_threads_is_no_larger_than_a_message() -> None:
     [(Function.GET_OMP_VERSION_STRING, 0), (Function.GET_OMP_VERSION, 1), (Function.GET_STATE, 2)],
 )
 def test_a_result_of_another_kind_is_no_result(made: HostedLibrary, function: int, count: int) -> None:
-    result = RESULT.pack(Rc.OK, CALLED, count, 0, 0, 0, 0, 0)
-    body = RESULTS_HEAD.pack(1, 0, 0) + result + packed_rows([(0, 0, b"")] * count)
+    reply = Reply(Rc.OK, CALLED, 0, (0, 0, 0, 0), [Row(0, 0, b"")] * count)
     with pytest.raises(Malformed):
-        made._results([Call(function, ())], body)
+        made._outcomes([Call(function, ())], [reply])
 
 
 def test_the_first_of_a_list_is_a_result_of_variables_alone(made: HostedLibrary) -> None:
-    body = RESULTS_HEAD.pack(1, 0, 0) + RESULT.pack(Rc.INCOMPLETE, CALLED, 0, 0, 5, 0, 0, 0)
-    assert made._results([Call(Function.GET_ICV_FROM_SCOPE, ())], body)[0].words == [5]
-    error = made._results([Call(Function.GET_STATE, ())], body)[0].error
+    reply = Reply(Rc.INCOMPLETE, CALLED, 0, (5, 0, 0, 0), ())
+    assert made._outcomes([Call(Function.GET_ICV_FROM_SCOPE, ())], [reply])[0].words == [5]
+    error = made._outcomes([Call(Function.GET_STATE, ())], [reply])[0].error
     assert error is not None and error.rc == Rc.INCOMPLETE
 
 

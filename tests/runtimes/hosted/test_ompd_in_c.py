@@ -35,7 +35,7 @@ _NOTHING = (Rc.UNAVAILABLE, Rc.NEEDS_STATE_TRACKING)
 def hosted(warnings: list[str], width: int = 64) -> Iterator[HostedLibrary]:
     path = stub_folder() / ("libompd_stub32.so" if width == 32 else "libompd_stub.so")
     program = host32() if width == 32 else None
-    with loadable(path) as found, HostedLibrary(found, warn=warnings.append, program=program) as library:
+    with loadable(path) as found, HostedLibrary(found, warnings=warnings, program=program) as library:
         yield library
 
 

@@ -109,7 +109,7 @@ def test_one_whose_functions_of_dmpl_fail_is_started_once(is_refusing: bool, mon
 
     monkeypatch.setattr("ompd.runtimes.hosted.dmpl.beside.HostedLibrary", Failing)
     digest = sha256(Path(library(64)).read_bytes()).hexdigest()
-    functions = Beside(library(64), digest, lambda text: None)
+    functions = Beside(library(64), digest, [])
     for _ in range(3):
         with pytest.raises(LibraryError, match="code 104 in DMPL_initialise" if is_refusing else "crashed"):
             functions.rtl_names(ord("c"))

@@ -4,7 +4,6 @@ and translate names. They run in a separate process, which is started on first u
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import cached_property
 from weakref import finalize
 
@@ -13,10 +12,11 @@ from ompd.contract.dmpl import NamedVariable, ProcessRef, Result, RtlNames
 from ompd.contract.dmpl_debugger import Debugger
 from ompd.contract.helpers.demangling import variable_of
 from ompd.errors import BadFile, BadInput, LibraryError, OmpdError
+from ompd.runtimes.hosted.connection import Lines
 from ompd.runtimes.hosted.dmpl.client import HostedLibrary
 from ompd.runtimes.hosted.loading.libraries import DMPL_ENTRIES, open_library
+from ompd.runtimes.hosted.messages import clean
 from ompd.runtimes.hosted.narrow import program_for
-from ompd.runtimes.hosted.results import clean
 
 _MAX_NAME = 1 << 16
 
@@ -24,15 +24,15 @@ _MAX_NAME = 1 << 16
 class Copies:
     """The copies of threadprivate variables that a runtime keeps, in one process at one stop.
 
-    :param gone: called with the process when these copies are garbage-collected, which may be at any moment
+    :param gone: gets the process when these copies are garbage-collected, which may be at any moment
     """
 
     def __init__(
-        self, library: HostedLibrary, debugger: Debugger, callbacks: Callbacks, gone: Callable[[ProcessRef], None]
+        self, library: HostedLibrary, debugger: Debugger, callbacks: Callbacks, gone: list[ProcessRef]
     ) -> None:
         self._library, self._debugger = library, debugger
         self._process = debugger.add_process(callbacks)
-        finalize(self, gone, self._process).atexit = False
+        finalize(self, gone.append, self._process).atexit = False
 
     def address(self, thread: int, address: int) -> int | None:
         """Return the address of a thread's copy of the variable at *address*, None if the copy has no storage yet.
@@ -42,9 +42,9 @@ class Copies:
         :raises OmpdError: if a callback or the library failed
         """
         before = self._debugger.fault(self._process)
-        code, found = self._library.get_tls_address(self._debugger.thread(self._process, thread), address)
+        code, copy = self._library.get_tls_address(self._debugger.thread(self._process, thread), address)
         if code == Result.OK:
-            return found
+            return copy
         if code == Result.TLS_UNALLOCATED:
             return None
         fault = self._debugger.fault(self._process)
@@ -59,12 +59,12 @@ class Beside:
     :param path: the path of the library's file
     :param digest: SHA-256 in hexadecimal of the file that was loaded for OMPD. The file at *path* may have been
         replaced since
-    :param warn: called with each line that the library prints
+    :param warnings: gets each line that the library prints
     """
 
-    def __init__(self, path: str, digest: str, warn: Callable[[str], None]) -> None:
-        self._path, self._digest, self._warn = path, digest, warn
-        self._debugger = Debugger(warn)
+    def __init__(self, path: str, digest: str, warnings: Lines) -> None:
+        self._path, self._digest, self._warnings = path, digest, warnings
+        self._debugger = Debugger(warnings.append)
         self._started: HostedLibrary | None = None
         # Processes of earlier stops. The library's data for them are destroyed later, because the library may be
         # executing a call at the moment.
@@ -105,7 +105,7 @@ class Beside:
             with opened:
                 if opened.digest() != self._digest:
                     raise LibraryError(self._path, None, "the file is another one than when it was loaded")
-                self._started = HostedLibrary(opened, warn=self._warn, program=program_for(opened))
+                self._started = HostedLibrary(opened, warnings=self._warnings, program=program_for(opened))
             code = self._started.initialise(self._debugger.table, self._debugger.types)
             if code != Result.OK:
                 text = clean(self._started.error_string(code))
@@ -120,7 +120,7 @@ class Beside:
         :raises OmpdError: if the library cannot be started
         """
         library = self._library
-        return Copies(library, self._debugger, callbacks, self._gone.append) if library is not None else None
+        return Copies(library, self._debugger, callbacks, self._gone) if library is not None else None
 
     def rtl_names(self, language: int) -> RtlNames | None:
         """Return the routines around a construct's code, None without DMPL functions or for an unknown language."""

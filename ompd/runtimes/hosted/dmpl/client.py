@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary, WeakValueDictionary
@@ -21,22 +21,12 @@ from ompd.contract.dmpl import (
     TypeFunctions,
 )
 from ompd.errors import BadInput, LibraryError, OmpdError, Unsupported
-from ompd.runtimes.hosted.connection import Connection
-from ompd.runtimes.hosted.dmpl.protocol import (
-    CALLBACKS,
-    CALLS,
-    MAX_DATA,
-    MAX_NAME,
-    NAMES,
-    Call,
-    Callback,
-    Field,
-    packed,
-    unpacked,
-)
+from ompd.runtimes.hosted import messages
+from ompd.runtimes.hosted.connection import Connection, Lines
+from ompd.runtimes.hosted.dmpl.protocol import ARGUMENTS, MAX_DATA, MAX_NAME, NAMES, Call, Callback
+from ompd.runtimes.hosted.messages import Malformed, Reply
 from ompd.runtimes.hosted.process import Interface, Limits, Loads
-from ompd.runtimes.hosted.protocol import BATCH, DMPL, NUMBER, PAPER, RESULTS
-from ompd.runtimes.hosted.results import Malformed
+from ompd.runtimes.hosted.protocol import DMPL, PAPER, signed, single_answer
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -49,7 +39,7 @@ _LIMITS = Limits(callbacks=1 << 19)
 _MAX_TYPES = 1 << 12
 _MAX_INFOS = 1 << 16
 
-_Serving = Callable[..., Sequence[Field]]
+_Answer = tuple[int, int, bytes]  # a code, a word, bytes
 
 # The code with which this debugger answers a callback for a symbol, a type or memory that does not exist.
 _NO_SUCH = Result.FIRST_USER_CODE + 1
@@ -58,7 +48,7 @@ _NO_SUCH = Result.FIRST_USER_CODE + 1
 class HostedLibrary:
     """A DMPL library that runs in a separate process.
 
-    :param warn: called with each cleaned line that the library prints to its own output, and with warnings about its
+    :param warnings: gets each cleaned line that the library prints to its own output, and warnings about its
         misbehaviour
     :param program: a worker to use instead of the Python worker, for a library of another architecture
         (``runtime_stub/host/``)
@@ -72,7 +62,7 @@ class HostedLibrary:
         loadable: Loads,
         *,
         limits: Limits = _LIMITS,
-        warn: Callable[[str], None] = lambda text: None,
+        warnings: Lines | None = None,
         program: Path | None = None,
         extends: bool = True,
     ) -> None:
@@ -85,9 +75,15 @@ class HostedLibrary:
         self._found_types: list[DmplType] = []
         self._infos: dict[int, Info] = {}
         self._addresses: dict[int, int] = {}
-        self._serving = self._table()
-        interface = _DMPL if extends else _PAPER
-        self._connection = Connection(loadable, interface, self._serve, limits=limits, warn=warn, program=program)
+        self._methods = self._table()
+        self._connection = Connection(
+            loadable,
+            _DMPL if extends else _PAPER,
+            self,
+            limits=limits,
+            warnings=warnings if warnings is not None else [],
+            program=program,
+        )
         ready = self._connection.wait()
         self._version, self._version_string = ready.api_version, ready.version_string
         if self._version != INTERFACE_COMPATIBILITY:
@@ -125,7 +121,7 @@ class HostedLibrary:
 
     def initialise(self, callbacks: CallbackTable, types: TypeFunctions) -> int:
         self._callbacks, self._types = callbacks, types
-        return int(self._ask(Call.INITIALISE)[0])
+        return self._ask(Call.INITIALISE).code
 
     initialize = initialise
 
@@ -136,47 +132,55 @@ class HostedLibrary:
         return self._version_string
 
     def error_string(self, code: int) -> str:
-        return _text(self._ask(Call.ERROR_STRING, code)[0])
+        return _text(self._ask(Call.ERROR_STRING, code, texts=(1,)).rows[0].raw)
 
     def destroy_process_info(self, info: Info) -> int:
-        return int(self._ask(Call.DESTROY_PROCESS_INFO, self._addresses.get(id(info), 0))[0])
+        return self._ask(Call.DESTROY_PROCESS_INFO, self._addresses.get(id(info), 0)).code
 
     def destroy_thread_info(self, info: Info) -> int:
-        return int(self._ask(Call.DESTROY_THREAD_INFO, self._addresses.get(id(info), 0))[0])
+        return self._ask(Call.DESTROY_THREAD_INFO, self._addresses.get(id(info), 0)).code
 
     def demangle_name(self, mangled: str, buf_len: int, source_of: SourceOf | None = None) -> DemangledName:
         self._sources = source_of
         try:
-            code, length, name, flags, line = self._ask(Call.DEMANGLE_NAME, _bytes(mangled), buf_len)
+            reply = self._ask(Call.DEMANGLE_NAME, _bytes(mangled), buf_len, texts=(1,))
         finally:
             self._sources = None
-        return DemangledName(code, length, "" if code == Result.NAME_TOO_LONG else _text(name), flags, line)
+        _, length, flags, line = map(signed, reply.words)
+        name = "" if reply.code == Result.NAME_TOO_LONG else _text(reply.rows[0].raw)
+        return DemangledName(reply.code, length, name, flags, line)
 
     def get_tls_address(self, thread: ThreadRef, address: int) -> tuple[int, int]:
-        code, found = self._ask(Call.GET_TLS_ADDRESS, self._number(thread), address)
-        return code, found % (1 << 64) if code == Result.OK else 0
+        reply = self._ask(Call.GET_TLS_ADDRESS, self._number(thread), address)
+        return reply.code, reply.words[0] if reply.code == Result.OK else 0
 
     def get_rtl_names(self, language: int) -> RtlNames | None:
-        is_known, dispatcher, invoker = self._ask(Call.GET_RTL_NAMES, language)
-        return RtlNames(_text(dispatcher), _text(invoker)) if is_known else None
+        names = self._ask(Call.GET_RTL_NAMES, language, texts=(0, 2)).rows
+        return RtlNames(*(_text(name.raw) for name in names)) if names else None
 
     # Calls
 
-    def _ask(self, call: Call, *fields: Field) -> list[Any]:
-        return self._connection.exchange(
-            BATCH, (NUMBER.pack(call), packed(fields)), RESULTS, lambda body: unpacked(body, CALLS[call][1])
-        )
+    def _ask(self, call: Call, *arguments: int | bytes, texts: tuple[int, ...] = (0,)) -> Reply:
+        # Make a call, and return its result. *texts* are the numbers of texts that it may have.
+        (reply,) = self._connection.make([messages.Call(call, arguments)])
+        if len(reply.rows) not in texts:
+            raise self._connection.invalid()
+        return reply
 
-    def _serve(self, body: bytes) -> bytes:
-        (number,) = NUMBER.unpack_from(body)
-        if number not in self._serving:
-            raise Malformed(f"callback {number}")
-        fields = unpacked(body, CALLBACKS[Callback(number)][0], NUMBER.size)
-        serve, otherwise = self._serving[number]
+    def answer(self, callback: messages.Callback) -> bytes:
+        method = self._methods.get(callback.which)
+        if method is None:
+            raise Malformed(f"callback {callback.which}")
+        arguments: list[int | bytes] = []
+        for letter, word in zip(ARGUMENTS[Callback(callback.which)], (*callback.words, 0), strict=False):
+            if letter == "b":
+                arguments.append(callback.raw)
+            else:
+                arguments.append(signed(word) if letter == "i" else word)
         try:
-            return packed(serve(*fields))
+            return single_answer(*method(*arguments))
         except OmpdError:
-            return packed(otherwise)
+            return single_answer(_NO_SUCH)
 
     # The library's process refers to processes, threads and types by number
 
@@ -219,27 +223,27 @@ class HostedLibrary:
 
     # Callbacks
 
-    def _table(self) -> dict[int, tuple[_Serving, Sequence[Field]]]:
-        # For each callback, the method that serves it, and the answer if that method fails.
+    def _table(self) -> Mapping[int, Callable[..., _Answer]]:
+        # The method that answers each callback.
         return {
-            Callback.PUT_PROCESS_INFO: (self._put_process_info, ()),
-            Callback.GET_PROCESS_INFO: (self._get_process_info, (0,)),
-            Callback.PUT_THREAD_INFO: (self._put_thread_info, ()),
-            Callback.GET_THREAD_INFO: (self._get_thread_info, (0,)),
-            Callback.GET_PROCESS: (self._get_process, (0,)),
-            Callback.GET_TYPE_SIZES: (self._get_type_sizes, (_NO_SUCH, 0, 0, 0, 0, 0)),
-            Callback.FIND_SYMBOL: (self._find_symbol, (_NO_SUCH, 0)),
-            Callback.FIND_TYPE: (self._find_type, (0,)),
-            Callback.GET_DATA: (self._get_data, (_NO_SUCH, b"")),
-            Callback.GET_PTHREAD_KEY: (self._get_pthread_key, (_NO_SUCH, 0)),
-            Callback.TARGET_TO_HOST: (self._target_to_host, (b"",)),
-            Callback.MALLOC: (self._malloc, (0,)),
-            Callback.FREE: (self._free, (0,)),
-            Callback.ERROR_STRING: (self._error_string, (b"",)),
-            Callback.PRINTS: (self._prints, ()),
-            Callback.SIZEOF: (self._sizeof, (-1,)),
-            Callback.FIELD_OFFSET: (self._field_offset, (-1,)),
-            Callback.SOURCE_OF: (self._source_of, (0, b"", 0)),
+            Callback.PUT_PROCESS_INFO: self._put_process_info,
+            Callback.GET_PROCESS_INFO: self._get_process_info,
+            Callback.PUT_THREAD_INFO: self._put_thread_info,
+            Callback.GET_THREAD_INFO: self._get_thread_info,
+            Callback.GET_PROCESS: self._get_process,
+            Callback.GET_TYPE_SIZES: self._get_type_sizes,
+            Callback.FIND_SYMBOL: self._find_symbol,
+            Callback.FIND_TYPE: self._find_type,
+            Callback.GET_DATA: self._get_data,
+            Callback.GET_PTHREAD_KEY: self._get_pthread_key,
+            Callback.TARGET_TO_HOST: self._target_to_host,
+            Callback.MALLOC: self._malloc,
+            Callback.FREE: self._free,
+            Callback.ERROR_STRING: self._error_string,
+            Callback.PRINTS: self._prints,
+            Callback.SIZEOF: self._sizeof,
+            Callback.FIELD_OFFSET: self._field_offset,
+            Callback.SOURCE_OF: self._source_of,
         }
 
     @property
@@ -254,81 +258,80 @@ class HostedLibrary:
             raise BadInput("the library calls back before it was initialised")
         return self._types
 
-    def _put_process_info(self, process: int, info: int) -> Sequence[Field]:
+    def _put_process_info(self, process: int, info: int) -> _Answer:
         self._own.put_process_info(self._process_of(process), self._info(info))
-        return ()
+        return 0, 0, b""
 
-    def _get_process_info(self, process: int) -> Sequence[Field]:
-        return (self._address(self._own.get_process_info(self._process_of(process))),)
+    def _get_process_info(self, process: int) -> _Answer:
+        return 0, self._address(self._own.get_process_info(self._process_of(process))), b""
 
-    def _put_thread_info(self, thread: int, info: int) -> Sequence[Field]:
+    def _put_thread_info(self, thread: int, info: int) -> _Answer:
         self._own.put_thread_info(self._thread_of(thread), self._info(info))
-        return ()
+        return 0, 0, b""
 
-    def _get_thread_info(self, thread: int) -> Sequence[Field]:
-        return (self._address(self._own.get_thread_info(self._thread_of(thread))),)
+    def _get_thread_info(self, thread: int) -> _Answer:
+        return 0, self._address(self._own.get_thread_info(self._thread_of(thread))), b""
 
-    def _get_process(self, thread: int) -> Sequence[Field]:
-        return (self._number(self._own.get_process(self._thread_of(thread))),)
+    def _get_process(self, thread: int) -> _Answer:
+        return 0, self._number(self._own.get_process(self._thread_of(thread))), b""
 
-    def _get_type_sizes(self, process: int) -> Sequence[Field]:
+    def _get_type_sizes(self, process: int) -> _Answer:
         code, sizes = self._own.get_type_sizes(self._process_of(process))
-        return (code, *sizes)
+        return code, 0, bytes(sizes)
 
-    def _find_symbol(self, process: int, name: bytes) -> Sequence[Field]:
-        return self._own.find_symbol(self._process_of(process), _text(name))
+    def _find_symbol(self, process: int, name: bytes) -> _Answer:
+        return *self._own.find_symbol(self._process_of(process), _text(name)), b""
 
-    def _find_type(self, process: int, name: bytes, language: int) -> Sequence[Field]:
-        found = self._own.find_type(self._process_of(process), _text(name), language)
-        if found is None or len(self._found_types) >= _MAX_TYPES:
-            return (0,)
-        self._found_types.append(found)
-        return (len(self._found_types),)
+    def _find_type(self, process: int, language: int, name: bytes) -> _Answer:
+        type_ = self._own.find_type(self._process_of(process), _text(name), language)
+        if type_ is None or len(self._found_types) >= _MAX_TYPES:
+            return _NO_SUCH, 0, b""
+        self._found_types.append(type_)
+        return 0, len(self._found_types), b""
 
-    def _get_data(self, thread: int, address: int, size: int) -> Sequence[Field]:
+    def _get_data(self, thread: int, address: int, size: int) -> _Answer:
         if not 0 <= size <= MAX_DATA:
-            return _NO_SUCH, b""
-        return self._own.get_data(self._thread_of(thread), address % (1 << 64), size)
+            return _NO_SUCH, 0, b""
+        code, data = self._own.get_data(self._thread_of(thread), address, size)
+        return code, 0, data
 
-    def _get_pthread_key(self, thread: int, key: int) -> Sequence[Field]:
-        return self._own.get_pthread_key(self._thread_of(thread), key)
+    def _get_pthread_key(self, thread: int, key: int) -> _Answer:
+        return *self._own.get_pthread_key(self._thread_of(thread), key), b""
 
-    def _target_to_host(self, thread: int, data: bytes) -> Sequence[Field]:
-        return (self._own.target_to_host(self._thread_of(thread), data),)
+    def _target_to_host(self, thread: int, data: bytes) -> _Answer:
+        return 0, 0, self._own.target_to_host(self._thread_of(thread), data)
 
-    def _malloc(self, size: int, address: int) -> Sequence[Field]:
+    def _malloc(self, size: int, address: int) -> _Answer:
         storage = self._own.malloc(size) if address or not size else None
         if storage is None or not address:
-            return (0,)
+            return 0, 0, b""
         self._keep(address, storage)
-        return (1,)
+        return 0, 1, b""
 
-    def _free(self, address: int) -> Sequence[Field]:
+    def _free(self, address: int) -> _Answer:
         storage = self._infos.pop(address, None)
         if storage is None:
-            return (0,)
+            return 0, 0, b""
         self._addresses.pop(id(storage), None)
         self._own.free(storage)
-        return (1,)
+        return 0, 1, b""
 
-    def _error_string(self, code: int) -> Sequence[Field]:
-        return (_bytes(self._own.error_string(code)),)
+    def _error_string(self, code: int) -> _Answer:
+        return 0, 0, _bytes(self._own.error_string(code))
 
-    def _sizeof(self, type_: int) -> Sequence[Field]:
-        return (self._own_types.sizeof(self._type_of(type_)),)
+    def _sizeof(self, type_: int) -> _Answer:
+        return 0, self._own_types.sizeof(self._type_of(type_)), b""
 
-    def _field_offset(self, type_: int, name: bytes) -> Sequence[Field]:
-        return (self._own_types.field_offset(self._type_of(type_), _text(name)),)
+    def _field_offset(self, type_: int, name: bytes) -> _Answer:
+        return 0, self._own_types.field_offset(self._type_of(type_), _text(name)), b""
 
-    def _prints(self, text: bytes) -> Sequence[Field]:
+    def _prints(self, text: bytes) -> _Answer:
         self._own.prints(_text(text))
-        return ()
+        return 0, 0, b""
 
-    def _source_of(self, mangled: bytes) -> Sequence[Field]:
-        if self._sources is None:
-            return 0, b"", 0
-        name, line = self._sources(_text(mangled))
-        return int(name is not None), _bytes(name or ""), line or 0
+    def _source_of(self, mangled: bytes) -> _Answer:
+        name, line = self._sources(_text(mangled)) if self._sources is not None else (None, None)
+        return Result.OK if name is not None else Result.NAME_UNCHANGED, line or 0, _bytes(name or "")
 
 
 def _text(raw: bytes) -> str:

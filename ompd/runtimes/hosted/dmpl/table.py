@@ -8,9 +8,8 @@ from _thread import get_ident
 from collections.abc import Callable
 from typing import Any, ClassVar
 
-from ompd.runtimes.hosted.dmpl.protocol import CALLBACKS, MAX_DATA, MAX_NAME, Callback, Field, packed, unpacked
-from ompd.runtimes.hosted.protocol import ANSWER, CALLBACK, NUMBER
-from ompd.runtimes.hosted.results import Malformed
+from ompd.runtimes.hosted.dmpl.protocol import MAX_DATA, MAX_NAME, Callback
+from ompd.runtimes.hosted.protocol import signed
 from ompd.runtimes.hosted.worker.channel import Channel, stop
 
 
@@ -53,11 +52,11 @@ _EXTENSION = 15  # the index of the extension's first callback
 
 
 class _Table(ctypes.Structure):
-    _fields_: ClassVar = [(f"callback_{at}", kind) for at, kind in enumerate(_KINDS[:_EXTENSION])]
+    _fields_: ClassVar = [(f"callback_{place}", kind) for place, kind in enumerate(_KINDS[:_EXTENSION])]
 
 
 class _Extension(ctypes.Structure):
-    _fields_: ClassVar = [(f"callback_{at}", kind) for at, kind in enumerate(_KINDS[_EXTENSION:])]
+    _fields_: ClassVar = [(f"callback_{place}", kind) for place, kind in enumerate(_KINDS[_EXTENSION:])]
 
 
 class Table:
@@ -85,110 +84,109 @@ class Table:
         ctypes.CDLL(None).mprotect(ctypes.c_void_p(end), ctypes.c_size_t(mmap.PAGESIZE), 0)
         self.extension = _Extension(*pointers[_EXTENSION:])
 
-    def ask(self, what: Callback, *fields: Field) -> list[Any]:
-        """Send a callback to the debugger, and return the fields of its answer. End the process without an answer."""
+    def _ask(self, what: Callback, *words: int | None, raw: bytes = b"") -> tuple[int, int, bytes]:
+        # The code, the word and the bytes of the debugger's answer. ctypes passes None for a null pointer.
         if get_ident() != self._owner:
             stop(b"the library called back from a thread of its own")
-        self._channel.send(CALLBACK, NUMBER.pack(what), packed(fields))
-        kind, body = self._channel.receive()
-        if kind != ANSWER:
-            stop(b"no answer")
-        try:
-            return unpacked(body, CALLBACKS[what][1])
-        except Malformed as error:
-            stop(str(error).encode())
+        return self._channel.ask_single(what, words=[word or 0 for word in words], raw=raw)
 
-    # The callbacks, in the order of DMPL's table. ctypes passes None for a null pointer.
+    def _number(self, what: Callback, *words: int | None, raw: bytes = b"") -> int:
+        code, number, _ = self._ask(what, *words, raw=raw)
+        return 0 if code else number
+
+    # The callbacks, in the order of DMPL's table
 
     def _put_process_info(self, process: int | None, info: int | None) -> None:
-        self.ask(Callback.PUT_PROCESS_INFO, process or 0, info or 0)
+        self._ask(Callback.PUT_PROCESS_INFO, process, info)
 
     def _get_process_info(self, process: int | None) -> int:
-        return int(self.ask(Callback.GET_PROCESS_INFO, process or 0)[0])
+        return self._number(Callback.GET_PROCESS_INFO, process)
 
     def _put_thread_info(self, thread: int | None, info: int | None) -> None:
-        self.ask(Callback.PUT_THREAD_INFO, thread or 0, info or 0)
+        self._ask(Callback.PUT_THREAD_INFO, thread, info)
 
     def _get_thread_info(self, thread: int | None) -> int:
-        return int(self.ask(Callback.GET_THREAD_INFO, thread or 0)[0])
+        return self._number(Callback.GET_THREAD_INFO, thread)
 
     def _get_process(self, thread: int | None) -> int:
-        return int(self.ask(Callback.GET_PROCESS, thread or 0)[0])
+        return self._number(Callback.GET_PROCESS, thread)
 
     def _get_type_sizes(self, process: int | None, sizes: Any) -> int:
-        code, *found = self.ask(Callback.GET_TYPE_SIZES, process or 0)
+        code, _, raw = self._ask(Callback.GET_TYPE_SIZES, process)
         if code == 0 and sizes:
-            for (name, _), size in zip(sizes.contents._fields_, found, strict=True):
+            for (name, _), size in zip(sizes.contents._fields_, raw, strict=True):
                 setattr(sizes.contents, name, size)
-        return int(code)
+        return code
 
     def _find_symbol(self, process: int | None, name: bytes | None, address: Any) -> int:
-        code, found = self.ask(Callback.FIND_SYMBOL, process or 0, short(name))
+        code, symbol_address, _ = self._ask(Callback.FIND_SYMBOL, process, raw=short(name))
         if code == 0 and address:
-            address[0] = found % (1 << 64)
-        return int(code)
+            address[0] = symbol_address
+        return code
 
     def _find_type(self, process: int | None, name: bytes | None, language: int) -> int:
-        return int(self.ask(Callback.FIND_TYPE, process or 0, short(name), language)[0])
+        return self._number(Callback.FIND_TYPE, process, language, raw=short(name))
 
     def _get_data(self, thread: int | None, address: int, buffer: int | None, size: int) -> int:
-        code, data = self.ask(Callback.GET_DATA, thread or 0, address, size)
+        code, _, data = self._ask(Callback.GET_DATA, thread, address, size)
         if code == 0 and buffer:
             ctypes.memmove(buffer, data, min(len(data), size))
-        return int(code)
+        return code
 
     def _get_pthread_key(self, thread: int | None, key: int, value: Any) -> int:
-        code, found = self.ask(Callback.GET_PTHREAD_KEY, thread or 0, key)
+        code, key_value, _ = self._ask(Callback.GET_PTHREAD_KEY, thread, key)
         if code == 0 and value:
-            value[0] = found % (1 << 64)
-        return int(code)
+            value[0] = key_value
+        return code
 
     def _target_to_host(self, thread: int | None, data: int | None, result: int | None, size: int) -> None:
         if data and result and 0 < size <= MAX_DATA:
-            (swapped,) = self.ask(Callback.TARGET_TO_HOST, thread or 0, ctypes.string_at(data, size))
+            _, _, swapped = self._ask(Callback.TARGET_TO_HOST, thread, raw=ctypes.string_at(data, size))
             ctypes.memmove(result, swapped, min(len(swapped), size))
 
     def _malloc(self, size: int) -> int:
         if size > MAX_DATA:
-            return int(self.ask(Callback.MALLOC, size, 0)[0])
+            return self._number(Callback.MALLOC, size, 0)
         storage = ctypes.create_string_buffer(max(size, 1))
         address = ctypes.addressof(storage)
-        if not self.ask(Callback.MALLOC, size, address)[0]:
+        if not self._number(Callback.MALLOC, size, address):
             return 0
         self._storage[address] = storage
         return address
 
     def _free(self, address: int | None) -> None:
-        if address and self.ask(Callback.FREE, address)[0]:
+        if address and self._number(Callback.FREE, address):
             self._storage.pop(address, None)
 
     def _error_string(self, code: int) -> int:
-        (text,) = self.ask(Callback.ERROR_STRING, code)
+        _, _, text = self._ask(Callback.ERROR_STRING, code)
         kept = self._texts.get(code)
         if kept is None or kept.value != text:
             kept = self._texts[code] = ctypes.create_string_buffer(text)
         return ctypes.addressof(kept)
 
     def _prints(self, text: bytes | None) -> None:
-        self.ask(Callback.PRINTS, short(text))
+        self._ask(Callback.PRINTS, raw=short(text))
 
     def _sizeof(self, type_: int | None) -> int:
-        return int(self.ask(Callback.SIZEOF, type_ or 0)[0])
+        code, size, _ = self._ask(Callback.SIZEOF, type_)
+        return -1 if code else signed(size)
 
     def _field_offset(self, type_: int | None, name: bytes | None) -> int:
-        return int(self.ask(Callback.FIELD_OFFSET, type_ or 0, short(name))[0])
+        code, offset, _ = self._ask(Callback.FIELD_OFFSET, type_, raw=short(name))
+        return -1 if code else signed(offset)
 
     def _source_of(self, mangled: bytes | None, length: Any, name: int | None, room: int, line: Any) -> int:
-        is_known, found, number = self.ask(Callback.SOURCE_OF, short(mangled))
+        code, number, source_name = self._ask(Callback.SOURCE_OF, raw=short(mangled))
         if line:
-            line[0] = number
-        if not is_known:
+            line[0] = signed(number)
+        if code:
             return 3  # DMPL_name_unchanged
-        fits = len(found) < room
+        fits = len(source_name) < room
         if length:
-            length[0] = len(found) + (not fits)
+            length[0] = len(source_name) + (not fits)
         if fits and name:
-            ctypes.memmove(name, found + b"\0", len(found) + 1)
+            ctypes.memmove(name, source_name + b"\0", len(source_name) + 1)
         return 0 if fits else 2  # DMPL_name_too_long
 
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from ompd.runtimes.hosted.dmpl.protocol import CALLS, FUNCTIONS, INITIALISE, MAX_NAME, Call, Field, packed, unpacked
+from ompd.runtimes.hosted.dmpl.protocol import FUNCTIONS, INITIALISE, MAX_NAME, Call
 from ompd.runtimes.hosted.dmpl.table import Table, short
-from ompd.runtimes.hosted.protocol import ABSENT, BATCH, NUMBER, RESULTS
-from ompd.runtimes.hosted.worker.channel import Channel, stop
+from ompd.runtimes.hosted.protocol import ABSENT, CALLED, in_blob, packed_rows, signed
+from ompd.runtimes.hosted.worker.channel import Channel, Result, refused, started, stop
 
 _REF, _INT, _WORD = ctypes.c_void_p, ctypes.c_int, ctypes.c_ulonglong
 _TO_INT = ctypes.POINTER(_INT)
@@ -29,55 +29,52 @@ _KINDS: dict[Call, tuple[Any, tuple[Any, ...]]] = {
 }
 
 
-def serve(channel: Channel) -> Callable[[ctypes.CDLL], None]:
-    """Return the function that serves the host's calls of a library."""
-    return _Worker(channel, extends=True).run
+class DmplLibrary:
+    """The functions of the library, called as in C.
 
+    :param extends: whether to pass the extension to the library, if it accepts one
+    """
 
-def serve_paper(channel: Channel) -> Callable[[ctypes.CDLL], None]:
-    """Return the function that serves the host's calls of a library, without the extension."""
-    return _Worker(channel, extends=False).run
+    allocated = 0  # the library's storage belongs to the debugger
 
-
-class _Worker:
     def __init__(self, channel: Channel, *, extends: bool) -> None:
         self._channel, self._extends = channel, extends
         self._table = Table(channel)
         self._functions: dict[Call, Any] = {}
 
-    def run(self, loaded: ctypes.CDLL) -> None:
+    def start(self, loaded: ctypes.CDLL) -> Result:
+        """Find the library's functions, and return the result of its start."""
         missing = []
         for call, name in FUNCTIONS.items():
             spellings = INITIALISE if call == Call.INITIALISE else (name,)
-            found = next((one for one in spellings if hasattr(loaded, one)), None)
-            if found is None:
+            exported = next((spelling for spelling in spellings if hasattr(loaded, spelling)), None)
+            if exported is None:
                 if call != Call.EXTEND:
                     missing.append(name)
                 continue
-            function = self._functions[call] = getattr(loaded, found)
+            function = self._functions[call] = getattr(loaded, exported)
             function.restype, function.argtypes = _KINDS[call]
         if missing:
-            self._channel.refuse(ABSENT, 0, " ".join(missing))
-            return
+            return refused(ABSENT, 0, " ".join(missing))
         version = self._call(Call.VERSION_COMPATIBILITY)
         text = short(self._call(Call.VERSION_STRING))
-        self._channel.ready(version, text, [(call, FUNCTIONS[call]) for call in self._functions])
-        calls: dict[int, Callable[..., Sequence[Field]]] = {
-            Call.INITIALISE: self._initialise,
-            Call.ERROR_STRING: self._error_string,
-            Call.DESTROY_PROCESS_INFO: self._destroy_process_info,
-            Call.DESTROY_THREAD_INFO: self._destroy_thread_info,
-            Call.DEMANGLE_NAME: self._demangle_name,
-            Call.GET_TLS_ADDRESS: self._get_tls_address,
-            Call.GET_RTL_NAMES: self._get_rtl_names,
-        }
-        while True:
-            kind, body = self._channel.receive()
-            if kind != BATCH:
-                return
-            (number,) = NUMBER.unpack_from(body)
-            fields = unpacked(body, CALLS[Call(number)][0], NUMBER.size)
-            self._channel.send(RESULTS, packed(calls[number](*fields)))
+        return started(version, text, [(call, FUNCTIONS[call]) for call in self._functions])
+
+    def perform(self, number: int, words: Sequence[int], makes: int, blob: memoryview) -> Result:
+        """Make a call that the host has requested, and return its result."""
+        if number == Call.INITIALISE:
+            return Result(self._initialise())
+        if number == Call.DEMANGLE_NAME:
+            return self._demangle_name(in_blob(blob, words[0]), signed(words[1]))
+        if number == Call.GET_TLS_ADDRESS:
+            copy = ctypes.c_ulonglong()
+            return Result(self._call(Call.GET_TLS_ADDRESS, *words, ctypes.byref(copy)), CALLED, (copy.value,))
+        if number == Call.GET_RTL_NAMES:
+            names = self._call(Call.GET_RTL_NAMES, *words)
+            return _texts(0, (), short(names[0]), short(names[1])) if names else Result(0)
+        if number == Call.ERROR_STRING:
+            return _texts(0, (), short(self._call(Call.ERROR_STRING, *words)))
+        return Result(self._call(Call(number), *words))
 
     def _call(self, call: Call, *arguments: Any) -> Any:
         self._channel.begin(call)
@@ -85,22 +82,13 @@ class _Worker:
         self._channel.end()
         return result
 
-    def _initialise(self) -> Sequence[Field]:
+    def _initialise(self) -> int:
         code = self._call(Call.INITIALISE, ctypes.addressof(self._table.structure))
         if code == 0 and self._extends and Call.EXTEND in self._functions:
             code = self._call(Call.EXTEND, ctypes.addressof(self._table.extension))
-        return (code,)
+        return int(code)
 
-    def _error_string(self, code: int) -> Sequence[Field]:
-        return (short(self._call(Call.ERROR_STRING, code)),)
-
-    def _destroy_process_info(self, info: int) -> Sequence[Field]:
-        return (self._call(Call.DESTROY_PROCESS_INFO, info),)
-
-    def _destroy_thread_info(self, info: int) -> Sequence[Field]:
-        return (self._call(Call.DESTROY_THREAD_INFO, info),)
-
-    def _demangle_name(self, mangled: bytes, room: int) -> Sequence[Field]:
+    def _demangle_name(self, mangled: bytes, room: int) -> Result:
         room = max(0, min(room, MAX_NAME))
         buffer = ctypes.create_string_buffer(bytes(room) + _BEHIND, room + len(_BEHIND))
         length, flags, line = ctypes.c_int(), ctypes.c_int(), ctypes.c_int()
@@ -109,13 +97,8 @@ class _Worker:
         )
         if buffer.raw[room:] != _BEHIND:
             stop(b"the library wrote behind the buffer for a name")
-        return code, length.value, buffer.raw[:room].partition(b"\0")[0], flags.value, line.value
+        return _texts(code, (length.value, flags.value, line.value), buffer.raw[:room].partition(b"\0")[0])
 
-    def _get_tls_address(self, thread: int, address: int) -> Sequence[Field]:
-        copy = ctypes.c_ulonglong()
-        code = self._call(Call.GET_TLS_ADDRESS, thread, address % (1 << 64), ctypes.byref(copy))
-        return code, copy.value
 
-    def _get_rtl_names(self, language: int) -> Sequence[Field]:
-        names = self._call(Call.GET_RTL_NAMES, language)
-        return (1, short(names[0]), short(names[1])) if names else (0, b"", b"")
+def _texts(code: int, words: Sequence[int], *texts: bytes) -> Result:
+    return Result(code, CALLED, (0, *words), packed_rows((0, 0, text) for text in texts), len(texts))

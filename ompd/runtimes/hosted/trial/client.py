@@ -4,34 +4,41 @@ callbacks.
 
 from __future__ import annotations
 
-import json
+from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from ompd.contract.callbacks import Callbacks
 from ompd.errors import LibraryError, Rc
 from ompd.records import record
-from ompd.runtimes.hosted import protocol
+from ompd.runtimes.hosted import messages, protocol
 from ompd.runtimes.hosted.connection import Connection
 from ompd.runtimes.hosted.process import Interface, Limits, Loads
-from ompd.runtimes.hosted.protocol import (
-    ANSWER_HEAD,
-    BATCH,
-    BYTES,
-    CALLBACK_HEAD,
-    RESULTS,
-    entry,
-)
-from ompd.runtimes.hosted.results import Malformed
+from ompd.runtimes.hosted.protocol import ANSWER_HEAD, packed_rows, single_answer
 from ompd.runtimes.hosted.serving import Server
 from ompd.runtimes.hosted.signatures import SIGNATURES
 
 Step = Mapping[str, Any]
-"""A step, in the form that ``worker`` documents."""
+"""A step. ``do`` is ``call``, with ``function``, ``arguments`` and perhaps ``if_ok``; or a key of :data:`_FUNCTIONS`,
+with the keys that are listed there. An argument is a key of :data:`_KINDS` and a value. ``worker`` documents their
+meanings.
+"""
 
 Question = tuple[int, int, int, int, bytes]
 """A callback: its number, the thread's context or 0, two words, bytes."""
 
+_FUNCTIONS: Mapping[str, tuple[int, tuple[str, ...]]] = {
+    "fill": (protocol.FILL, ("cell", "byte")),
+    "fault": (protocol.FAULT, ("which", "nth", "code", "gives")),
+    "poison": (protocol.POISON, ("byte",)),
+    "text": (protocol.TEXT, ("cell",)),
+    "texts": (protocol.TEXTS, ("cell",)),
+    "free": (protocol.FREE, ("cell",)),
+    "blocks": (protocol.BLOCKS, ()),
+    "called_back": (protocol.CALLED_BACK, ()),
+}
+_KINDS = {"n": protocol.NUMBER, "at": protocol.AT, "in": protocol.IN, "raw": protocol.RAW, "table": protocol.TABLE}
+_NUMBERS = {signature.name: number for number, signature in SIGNATURES.items()}
 _INTERFACE = Interface(
     protocol.TRIAL, "an OMPD library", {number: signature.name for number, signature in SIGNATURES.items()}
 )
@@ -77,18 +84,37 @@ class Answers:
         return 0, int(word), bytes(data)
 
 
+class Text(NamedTuple):
+    """A text of the library, None if there is no text; and whether it is in memory that the tool allocated."""
+
+    raw: bytes | None
+    is_owned: bool
+
+
 @record
 class Reply:
     """The reply to a step. ``ended`` is the reason why the process ended during the step, ``""`` if it did not end."""
 
-    found: Mapping[str, Any]
+    code: int | None = None
+    """The return code of a call, None if the call did not return, or if the library does not have the function."""
+    is_skipped: bool = False
+    """Whether the call was left out because the previous call had failed."""
+    is_faulty: bool = False
+    """Whether the requested fault occurred in a callback."""
+    cells: tuple[tuple[int, bytes], ...] = ()
+    """The numbers and bytes of the cells whose addresses were passed."""
+    texts: tuple[Text, ...] | None = ()
+    """The texts of a step that reads texts, None if there is no vector of texts."""
+    blocks: int | None = None
+    """The number of blocks that the library has allocated, None for a step that does not count them."""
+    called_back: tuple[int, ...] = ()
+    """The number of calls of each callback, if the step counts them."""
     ended: str = ""
 
     @property
-    def code(self) -> int | None:
-        """The return code of a call, None if the call did not return, or if the library does not have the function."""
-        code = self.found.get("code")
-        return code if isinstance(code, int) else None
+    def text(self) -> Text | None:
+        """The first text."""
+        return self.texts[0] if self.texts else None
 
     def word(self, cell: int) -> int:
         """The first word of a cell."""
@@ -97,14 +123,11 @@ class Reply:
     def words(self, cell: int, count: int) -> Sequence[int]:
         """The first words of a cell."""
         raw = self.raw(cell)
-        return [int.from_bytes(raw[8 * at : 8 * at + 8], "little") for at in range(count)]
+        return [int.from_bytes(raw[start : start + 8], "little") for start in range(0, 8 * count, 8)]
 
     def raw(self, cell: int) -> bytes:
         """The bytes of a cell."""
-        try:
-            return bytes.fromhex(self.found["cells"][str(cell)]).ljust(64, b"\0")
-        except (KeyError, TypeError, ValueError, AttributeError):
-            return bytes(64)
+        return next((raw for number, raw in self.cells if number == cell), b"").ljust(64, b"\0")
 
 
 class Trial:
@@ -118,7 +141,8 @@ class Trial:
         self._answers = answers
         self.asked: dict[tuple[int, Question], None] = {}
         """The callbacks that were answered, with their contexts."""
-        self._connection = Connection(library, _INTERFACE, self._answer, limits=_LIMITS, warn=_ignore, program=None)
+        # Lines that the library prints are not shown.
+        self._connection = Connection(library, _INTERFACE, self, limits=_LIMITS, warnings=deque(maxlen=0), program=None)
         self.functions = self._connection.wait().functions
 
     def play(self, steps: Iterable[Step]) -> list[Reply]:
@@ -134,22 +158,21 @@ class Trial:
 
     def _perform(self, step: Step) -> Reply:
         try:
-            return Reply(self._connection.exchange(BATCH, (json.dumps(step).encode(),), RESULTS, _unpacked))
+            (result,) = self._connection.make([_call(step)])
         except LibraryError as error:
-            return Reply({}, error.fault)
+            return Reply(ended=error.fault)
+        return _reply(step["do"], result)
 
-    def _answer(self, body: bytes) -> bytes:
-        which, context, thread, first, second, _ = CALLBACK_HEAD.unpack_from(body)
-        answers = self._answers.get(context)
+    def answer(self, callback: messages.Callback) -> bytes:
+        answers = self._answers.get(callback.context)
         if answers is None:
-            return ANSWER_HEAD.pack(Rc.STALE_HANDLE, 0)
-        question = (which, thread, first, second, body[CALLBACK_HEAD.size :])
+            return single_answer(Rc.STALE_HANDLE)
+        first, second, _ = callback.words
+        question = (callback.which, callback.thread, first, second, callback.raw)
         code, word, raw = answers.of(question)
         if question in answers.kept:
-            self.asked[context, question] = None
-        if code:
-            return ANSWER_HEAD.pack(code, 0)
-        return ANSWER_HEAD.pack(0, 1) + entry(BYTES, context, first, word, raw)
+            self.asked[callback.context, question] = None
+        return single_answer(code, word, raw)
 
     def close(self) -> None:
         """End the process."""
@@ -162,15 +185,26 @@ class Trial:
         self.close()
 
 
-def _unpacked(body: bytes) -> dict[str, Any]:
-    try:
-        reply = json.loads(body)
-    except (ValueError, RecursionError) as error:
-        raise Malformed("a reply that is no JSON") from error
-    if not isinstance(reply, dict):
-        raise Malformed("a reply that is no object")
-    return reply
+def _call(step: Step) -> messages.Call:
+    if step["do"] != "call":
+        function, names = _FUNCTIONS[step["do"]]
+        return messages.Call(function, [int(step.get(name, 0)) for name in names])
+    rows = []
+    for how, value in step["arguments"]:
+        is_raw = how == "raw"
+        rows.append((_KINDS[how], 0 if is_raw else value % (1 << 64), bytes.fromhex(value) if is_raw else b""))
+    return messages.Call(_NUMBERS[step["function"]], (packed_rows(rows), int(step.get("if_ok", False))))
 
 
-def _ignore(_text: str) -> None:
-    pass  # output of a library on trial is not shown
+def _reply(do: str, result: messages.Reply) -> Reply:
+    if do == "call":
+        if result.outcome:
+            return Reply(is_skipped=result.outcome == protocol.NOT_CALLED)
+        cells = tuple((row.first, row.raw[:64]) for row in result.rows)
+        return Reply(result.code, is_faulty=result.words[1] != 0, cells=cells)
+    if do in ("text", "texts"):
+        texts = tuple(Text(row.raw if row.first else None, row.second != 0) for row in result.rows)
+        return Reply(texts=None if result.outcome else texts)
+    if do == "blocks":
+        return Reply(blocks=result.words[0])
+    return Reply(called_back=tuple(row.second for row in result.rows))

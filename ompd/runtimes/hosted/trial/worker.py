@@ -1,19 +1,20 @@
-"""A trial in a worker: performs the host's steps one by one, and answers each step before it reads the next.
+"""A trial in a worker: performs the host's steps one by one.
 
-A step and its answer are JSON objects. ``do`` is one of:
+A step is a call of one of OMPD's functions, or of a function of the trial itself. The library works on 64 cells, which
+hold arguments and results.
 
-- ``call``: call ``function`` with ``arguments``. An argument is a pair: ``n`` and a number; ``at`` and the number of a
-  cell whose address is passed; ``in`` and the number of a cell whose first word is passed; ``raw`` and bytes in
-  hexadecimal whose address is passed; ``table`` and 0 for the callbacks, or 1 for a table of null pointers. With
-  ``if_ok`` the call is left out if the previous call failed. The answer has ``code``; the ``cells`` whose addresses
-  were passed; ``fired``, whether the requested fault has occurred; and ``called``, the number of calls of each
-  callback.
-- ``fill``: fill a cell with a byte. ``fault``: from now on, the ``nth`` call of callback ``which`` (-1: of any) returns
-  ``code``, and with ``gives`` delivers half of its result first. ``poison``: set the byte that fills allocated memory.
-- ``text``: return the text at a cell's word, and whether it is in memory that the tool allocated. ``texts``: the same
-  for the texts of a vector. ``free``: free, as the tool, the block at a cell's word. ``words``: return the given number
-  of words at a cell's word.
-- ``blocks``: return the number of allocated blocks, and the number of frees without a block.
+- A function of OMPD takes its arguments as rows in the blob, and whether it is left out if the previous call failed.
+  The first word of a row is the kind of the argument: NUMBER passes the second word; AT the address of the cell with
+  that number; IN that cell's first word; RAW the address of the row's bytes; TABLE the callbacks, or, if the second
+  word is 1, a table of null pointers. The rows of the result are the cells whose addresses were passed. Word 1 is
+  whether the requested fault has occurred.
+- FILL fills a cell with a byte. FAULT: from now on, one call of a callback returns a code; it takes the callback, the
+  number of its call (0 for no fault), the code, and whether half of the result is delivered first. POISON sets the byte
+  that fills allocated memory.
+- TEXT returns the text at a cell's word as a row, whose words are whether there is a text, and whether it is in memory
+  that the tool allocated. TEXTS does the same for the texts of a vector. FREE frees, as the tool, the block at a cell's
+  word. BLOCKS returns the number of allocated blocks. CALLED_BACK returns a row for each callback, with the number of
+  its calls during the last function.
 
 Freed blocks stay mapped, filled with a pattern. A library that reads a freed block reads the pattern, and the process
 does not crash.
@@ -22,21 +23,37 @@ does not crash.
 from __future__ import annotations
 
 import ctypes
-import json
 from _thread import get_ident
 
 from ompd.runtimes.hosted.protocol import (
+    ABSENT,
     ASK_MEMORY,
     ASK_SIZES,
     ASK_STRING,
     ASK_SYMBOL,
     ASK_THREAD,
-    BATCH,
-    RESULTS,
+    AT,
+    BAD_TEXT,
+    BLOCKS,
+    CALLED,
+    CALLED_BACK,
+    FAULT,
+    FILL,
+    FREE,
+    IN,
+    NOT_CALLED,
+    POISON,
+    RAW,
+    ROW,
+    TABLE,
+    TEXT,
+    TEXTS,
+    in_blob,
+    packed_rows,
 )
 from ompd.runtimes.hosted.signatures import SIGNATURES
 from ompd.runtimes.hosted.worker.callbacks import CallbackTable
-from ompd.runtimes.hosted.worker.channel import Channel
+from ompd.runtimes.hosted.worker.channel import Channel, Result, started
 from ompd.runtimes.hosted.worker.raw import POINTER, Blocks, RawMemory
 
 TYPE_CHECKING = False  # not from `typing`, whose import takes longer than this whole module
@@ -48,15 +65,9 @@ if TYPE_CHECKING:
 CELLS, CELL = 64, 64
 _OK, _STALE_HANDLE, _BAD_INPUT, _WRITE_ERROR, _NOMEM, _CALLBACK_ERROR = 0, 2, 3, 9, 10, 12
 _FREED = 0xDD
-_MAX_READ, _MAX_VECTOR = 1 << 24, 4096
-_NUMBERS = {signature.name: number for number, signature in SIGNATURES.items()}
-
-
-def serve(channel: Channel) -> Callable[[ctypes.CDLL], None]:
-    """Return the function that serves the host with a library. That function opens no files, because the process is
-    then confined.
-    """
-    return _Trial(channel).run
+_READ_MEMORY = 5  # the index of the callback
+_MAX_READ, _MAX_VECTOR, _MAX_TEXT = 1 << 24, 4096, 4096
+_NAMES = {number: signature.name for number, signature in SIGNATURES.items()}
 
 
 class _Memory:
@@ -64,7 +75,6 @@ class _Memory:
     def __init__(self, memory: RawMemory) -> None:
         self._memory, self._blocks = memory, Blocks()
         self.live: dict[int, int] = {}
-        self.wrong = 0
         self.poison = 0
 
     def allocate(self, size: int) -> int:
@@ -77,7 +87,6 @@ class _Memory:
     def free(self, address: int) -> bool:
         size = self.live.pop(address, None)
         if size is None:
-            self.wrong += 1
             return False
         self._memory.view[address : address + size] = bytes([_FREED]) * size
         return True
@@ -88,8 +97,6 @@ class _Callbacks:
     def __init__(self, channel: Channel, memory: RawMemory, blocks: _Memory) -> None:
         self._channel, self._memory, self._blocks = channel, memory, blocks
         self._view = memory.view
-        self._found: bytes = b""
-        self._word = 0
         self._owner = get_ident()
         self.called = [0] * 11
         self.fired = False
@@ -123,24 +130,24 @@ class _Callbacks:
         return callback
 
     def _failing(self, which: int, function: Callable[..., int], arguments: Sequence[Any]) -> int:
-        if self._fault is not None and self._fault[0] in (-1, which):
+        if self._fault is not None and self._fault[0] == which:
             _, nth, code, gives = self._fault
             if nth == 1:
                 self._fault, self.fired = None, True
-                if gives and which == 5:
+                if gives and which == _READ_MEMORY:
                     context, thread, where, size, buffer = arguments
                     function(context, thread, where, size // 2, buffer)
                 return code
-            self._fault = (self._fault[0], nth - 1, code, gives)
+            self._fault = (which, nth - 1, code, gives)
         return function(*arguments)
 
-    def _keep(self, what: int, context: int, first: int, second: int, raw: bytes) -> None:
-        self._found, self._word = raw, second
-
-    def _ask(self, which: int, context: int, thread: int = 0, words: tuple[int, int] = (0, 0), raw: bytes = b"") -> int:
+    def _ask(
+        self, which: int, context: int, *, thread: int = 0, words: Sequence[int] = (), raw: bytes = b""
+    ) -> tuple[int, int, bytes]:
+        # The code, the word and the bytes of the host's answer.
         if not 0 < context < 1 << 32:
-            return _STALE_HANDLE
-        return self._channel.ask(which, context, self._keep, thread=thread, words=words, raw=raw)
+            return _STALE_HANDLE, 0, b""
+        return self._channel.ask_single(which, context, thread=thread, words=words, raw=raw)
 
     # In the table's order
 
@@ -160,17 +167,17 @@ class _Callbacks:
     def _sizeof(self, context: int, where: int) -> int:
         if not where:
             return _BAD_INPUT
-        code = self._ask(ASK_SIZES, context)
+        code, _, sizes = self._ask(ASK_SIZES, context)
         if not code:
-            self._view[where : where + 6] = self._found[:6]
+            self._view[where : where + 6] = sizes[:6]
         return code
 
     def _symbol(self, context: int, thread: int, name: bytes | None, where: int, file: int) -> int:
         if not name or not where:
             return _BAD_INPUT
-        code = self._ask(ASK_SYMBOL, context, thread, raw=name)
+        code, symbol_address, _ = self._ask(ASK_SYMBOL, context, thread=thread, raw=name)
         if not code:
-            self._view[where : where + 16] = POINTER.pack(0) + POINTER.pack(self._word)
+            self._view[where : where + 16] = POINTER.pack(0) + POINTER.pack(symbol_address)
         return code
 
     def _read(self, context: int, thread: int, where: int, size: int, buffer: int) -> int:
@@ -185,9 +192,9 @@ class _Callbacks:
         if not size:
             return _OK
         (address,) = POINTER.unpack_from(self._view, where + 8)
-        code = self._ask(which, context, words=(address, size))
+        code, _, data = self._ask(which, context, words=(address, size))
         if not code:
-            self._view[buffer : buffer + len(self._found)] = self._found
+            self._view[buffer : buffer + len(data)] = data
         return code
 
     def _write(self, context: int, thread: int, where: int, size: int, buffer: int) -> int:
@@ -204,13 +211,18 @@ class _Callbacks:
         if not where or not identifier or size > CELL:
             return _BAD_INPUT
         raw = bytes(self._view[identifier : identifier + size])
-        code = self._ask(ASK_THREAD, context, words=(kind, 0), raw=raw)
+        code, thread, _ = self._ask(ASK_THREAD, context, words=(kind,), raw=raw)
         if not code:
-            self._view[where : where + 8] = POINTER.pack(self._word)
+            self._view[where : where + 8] = POINTER.pack(thread)
         return code
 
 
-class _Trial:
+class TrialLibrary:
+    """A library on trial.
+
+    It has to be created before this process is confined, because it opens files.
+    """
+
     def __init__(self, channel: Channel) -> None:
         self._channel = channel
         self._memory = RawMemory()
@@ -221,98 +233,94 @@ class _Trial:
         self._view = memoryview(self._cells).cast("B")
         self._kept: list[Any] = []
         self._code = 0
+        self._loaded: ctypes.CDLL | None = None
 
-    def run(self, loaded: ctypes.CDLL) -> None:
-        functions = [(number, name) for name, number in _NUMBERS.items() if hasattr(loaded, name)]
-        self._channel.ready(0, b"", functions)
-        steps: dict[str, Callable[..., dict[str, Any]]] = {
-            "call": lambda **step: self._call(loaded, **step),
-            "fill": self._fill,
-            "fault": self._fault,
-            "poison": self._poison,
-            "text": self._text,
-            "texts": self._texts,
-            "free": self._free,
-            "words": self._words,
-            "blocks": self._count,
-        }
-        while True:
-            kind, body = self._channel.receive()
-            if kind != BATCH:
-                return
-            step = json.loads(body)
-            found = steps[step.pop("do")](**step)
-            self._channel.send(RESULTS, json.dumps(found).encode())
+    @property
+    def allocated(self) -> int:
+        """The number of blocks that the library has allocated and not freed."""
+        return len(self._blocks.live)
+
+    def start(self, loaded: ctypes.CDLL) -> Result:
+        """Return the functions that the library has. None of them is called."""
+        self._loaded = loaded
+        return started(0, b"", [(number, name) for number, name in _NAMES.items() if hasattr(loaded, name)])
+
+    def perform(self, number: int, words: Sequence[int], makes: int, blob: memoryview) -> Result:
+        """Perform a step, and return its result."""
+        if number in _NAMES:
+            arguments, is_conditional = words
+            return self._call(number, in_blob(blob, arguments), is_conditional != 0)
+        if number == FILL:
+            cell, byte = words
+            self._view[cell * CELL : cell * CELL + CELL] = bytes([byte]) * CELL
+        elif number == FAULT:
+            which, nth, code, gives = words
+            self._callbacks.set_fault(which, nth, code, gives != 0)
+        elif number == POISON:
+            self._blocks.poison = words[0]
+        elif number == TEXT:
+            return Result(_OK, CALLED, (), packed_rows([self._text(self._word(words[0]))]), 1)
+        elif number == TEXTS:
+            return self._texts(self._word(words[0]))
+        elif number == FREE:
+            self._blocks.free(self._word(words[0]))
+        elif number == BLOCKS:
+            return Result(_OK, CALLED, (self.allocated,))
+        elif number == CALLED_BACK:
+            counts = self._callbacks.called
+            rows = packed_rows((which, count, b"") for which, count in enumerate(counts))
+            return Result(_OK, CALLED, (), rows, len(counts))
+        else:
+            return Result(_OK, ABSENT)
+        return Result(_OK)
 
     def _word(self, cell: int) -> int:
         return int(POINTER.unpack_from(self._view, cell * CELL)[0])
 
-    def _call(
-        self, loaded: ctypes.CDLL, function: str, arguments: Sequence[Sequence[Any]], if_ok: bool = False
-    ) -> dict[str, Any]:
-        if if_ok and self._code:
-            return {"skipped": True}
-        call = getattr(loaded, function, None)
-        if call is None:
-            return {"absent": True}
-        call.restype = ctypes.c_int
-        words = [ctypes.c_uint64(self._argument(*argument)) for argument in arguments]
-        self._callbacks.called[:] = [0] * 11
-        self._channel.begin(_NUMBERS[function])
-        code = call(*words)
+    def _call(self, number: int, rows: bytes, is_conditional: bool) -> Result:
+        if is_conditional and self._code:
+            return Result(_OK, NOT_CALLED)
+        function = getattr(self._loaded, _NAMES[number], None)
+        if function is None:
+            return Result(_OK, ABSENT)
+        function.restype = ctypes.c_int
+        arguments: list[ctypes.c_uint64] = []
+        cells: list[int] = []
+        offset = 0
+        while offset < len(rows):
+            kind, value, size = ROW.unpack_from(rows, offset)
+            offset += ROW.size
+            arguments.append(ctypes.c_uint64(self._argument(kind, value, rows[offset : offset + size])))
+            offset += size
+            if kind == AT:
+                cells.append(value)
+        self._callbacks.called[:] = [0] * len(self._callbacks.called)
+        self._channel.begin(number)
+        self._code = function(*arguments)
         self._channel.end()
-        self._code = code
-        cells = [argument[1] for argument in arguments if argument[0] == "at"]
-        return {
-            "code": code,
-            "cells": {str(cell): bytes(self._view[cell * CELL : cell * CELL + CELL]).hex() for cell in cells},
-            "called": list(self._callbacks.called),
-            "fired": self._callbacks.fired,
-        }
+        contents = [(cell, 0, bytes(self._view[cell * CELL : cell * CELL + CELL])) for cell in cells]
+        return Result(self._code, CALLED, (0, self._callbacks.fired), packed_rows(contents), len(contents))
 
-    def _argument(self, kind: str, value: Any) -> int:
-        if kind == "at":
-            return self._start + int(value) * CELL
-        if kind == "in":
+    def _argument(self, kind: int, value: int, raw: bytes) -> int:
+        if kind == AT:
+            return self._start + value * CELL
+        if kind == IN:
             return self._word(value)
-        if kind == "raw":
-            buffer = ctypes.create_string_buffer(bytes.fromhex(value))
+        if kind == RAW:
+            buffer = ctypes.create_string_buffer(raw)
             self._kept.append(buffer)
             return ctypes.addressof(buffer)
-        if kind == "table":
+        if kind == TABLE:
             return ctypes.addressof(self._callbacks.empty if value else self._callbacks.table)
-        return int(value) & 0xFFFFFFFFFFFFFFFF
+        return value
 
-    def _fill(self, cell: int, byte: int) -> dict[str, Any]:
-        self._view[cell * CELL : cell * CELL + CELL] = bytes([byte]) * CELL
-        return {}
-
-    def _fault(self, which: int, nth: int, code: int, gives: bool = False) -> dict[str, Any]:
-        self._callbacks.set_fault(which, nth, code, gives)
-        return {}
-
-    def _poison(self, byte: int) -> dict[str, Any]:
-        self._blocks.poison = byte
-        return {}
-
-    def _text(self, cell: int) -> dict[str, Any]:
-        return self._text_at(self._word(cell))
-
-    def _text_at(self, address: int) -> dict[str, Any]:
+    def _text(self, address: int) -> tuple[int, int, bytes]:
         text = self._memory.text(address)
         is_owned = any(start <= address < start + size for start, size in self._blocks.live.items())
-        return {"text": None if text is None else text[:4096].hex(), "owned": is_owned}
+        return int(text is not None), int(is_owned), (text or b"")[:_MAX_TEXT]
 
-    def _texts(self, cell: int) -> dict[str, Any]:
-        pointers = self._memory.words(self._word(cell), _MAX_VECTOR)
-        return {"texts": None if pointers is None else [self._text_at(pointer) for pointer in pointers]}
-
-    def _free(self, cell: int) -> dict[str, Any]:
-        return {"freed": self._blocks.free(self._word(cell))}
-
-    def _words(self, cell: int, count: int) -> dict[str, Any]:
-        raw = self._memory.read(self._word(cell), 8 * count)
-        return {"words": None if raw is None else [POINTER.unpack_from(raw, 8 * at)[0] for at in range(count)]}
-
-    def _count(self) -> dict[str, Any]:
-        return {"live": len(self._blocks.live), "wrong": self._blocks.wrong}
+    def _texts(self, vector: int) -> Result:
+        pointers = self._memory.words(vector, _MAX_VECTOR)
+        if pointers is None:
+            return Result(_OK, BAD_TEXT)
+        return Result(_OK, CALLED, (), packed_rows(map(self._text, pointers)), len(pointers))

@@ -64,8 +64,6 @@ class Callbacks:
         self._known = spaces.known
         # The bytes of this process, indexed by C's addresses
         self._view = memory.view
-        self.is_elsewhere = False
-        """Whether the library has called back from a thread other than the worker's."""
         self._functions = (
             _ALLOC(self._guarded(self._alloc)),
             _FREE(self._guarded(self._free)),
@@ -86,7 +84,7 @@ class Callbacks:
 
         def callback(*arguments: Any) -> int:
             if get_ident() != owner:
-                self.is_elsewhere = True
+                self._channel.is_elsewhere = True
                 return CALLBACK_ERROR
             try:
                 return function(*arguments)
@@ -144,7 +142,7 @@ class Callbacks:
         def read_memory(context: int, thread: int, where: int, size: int, buffer: int) -> int:
             try:
                 if get_ident() != owner:
-                    self.is_elsewhere = True
+                    self._channel.is_elsewhere = True
                     return CALLBACK_ERROR
                 if not where or not buffer:
                     return BAD_INPUT

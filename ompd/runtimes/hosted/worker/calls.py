@@ -1,4 +1,4 @@
-"""Calls of the library's functions, and the handles that these functions make."""
+"""OMPD in a worker: the calls of the library's functions, and the handles that these functions make."""
 
 from __future__ import annotations
 
@@ -9,20 +9,25 @@ from struct import Struct
 
 from ompd.runtimes.hosted.protocol import (
     ABSENT,
+    ADD,
     BAD_CODE,
     BAD_HANDLE,
     BAD_SIZE,
     BAD_TEXT,
     CALLED,
+    COUNT,
     ENDLESS,
     NO_HANDLE,
     NOT_CALLED,
+    RELEASE,
+    in_blob,
     packed_rows,
 )
 from ompd.runtimes.hosted.signatures import MAX_ENUMERATED, SIGNATURES, UNWRITTEN, Function
-from ompd.runtimes.hosted.worker.channel import Channel
+from ompd.runtimes.hosted.worker.callbacks import Callbacks
+from ompd.runtimes.hosted.worker.channel import Channel, Result, refused, started
 from ompd.runtimes.hosted.worker.raw import MAX_TEXT, Blocks, RawMemory
-from ompd.runtimes.hosted.worker.spaces import Spaces
+from ompd.runtimes.hosted.worker.spaces import BAD_INPUT, ERROR, OK, KnownSpace, Spaces
 
 TYPE_CHECKING = False  # not from `typing`, whose import takes longer than this whole module
 
@@ -30,7 +35,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import Any
 
-OK, BAD_INPUT, ERROR, UNSUPPORTED, INCOMPLETE = 0, 3, 4, 5, 11
+_UNSUPPORTED, _INCOMPLETE = 5, 11  # ompd_rc_t
+_FIRST_VERSION = 201811
 _CODES = range(14)
 _UNDEFINED_STATE = 0x102
 _MAX_VECTOR = 1 << 16
@@ -65,18 +71,6 @@ class Held:
         self.pointer, self.letter, self.context = pointer, letter, context
 
 
-class Result:
-    """The result of a call: its code, the worker's outcome, its words, or the bytes of its rows in a message."""
-
-    __slots__ = ("code", "outcome", "row_count", "rows", "words")
-
-    def __init__(
-        self, code: int, outcome: int = CALLED, words: Sequence[int] = (), rows: bytes = b"", row_count: int = 0
-    ) -> None:
-        self.code, self.outcome, self.words = code, outcome, words
-        self.rows, self.row_count = rows, row_count
-
-
 class _Prepared:
     __slots__ = ("call", "gives", "number", "takes")
 
@@ -84,17 +78,17 @@ class _Prepared:
         self.number, self.call, self.takes, self.gives = number, call, takes, gives
 
 
-class Library:
+class OmpdLibrary:
     """The functions of the library, called as in C, and the handles that they have made.
 
-    :param loaded: the library as loaded by ctypes
+    It has to be created before this process is confined, because it opens files.
     """
 
-    def __init__(
-        self, loaded: ctypes.CDLL, channel: Channel, spaces: Spaces, blocks: Blocks, memory: RawMemory
-    ) -> None:
-        self._loaded, self._channel, self._spaces = loaded, channel, spaces
-        self._blocks, self._memory = blocks, memory
+    def __init__(self, channel: Channel) -> None:
+        self._channel = channel
+        self._memory, self._blocks, self._spaces = RawMemory(), Blocks(), Spaces(channel)
+        self._callbacks = Callbacks(channel, self._spaces, self._blocks, self._memory)
+        self._loaded: ctypes.CDLL | None = None
         self._buffer = (ctypes.c_ubyte * (_PLACE * _PLACES))()
         self._bytes = memoryview(self._buffer).cast("B")
         start = ctypes.addressof(self._buffer)
@@ -104,12 +98,30 @@ class Library:
         # Codes of calls that failed to make a handle, by the number that the handle would have.
         self._failed: dict[int, int] = {}
         self._kept: list[bytes] = []  # identifiers of devices, which must stay in memory
-        self._rows: dict[int, Callable[[_Prepared, int], Result]] = {
-            Function.ENUMERATE_STATES: self._states,
-            Function.ENUMERATE_ICVS: self._icvs,
-            Function.GET_DISPLAY_CONTROL_VARS: self._display_control_vars,
-            Function.GET_DEVICE_THREAD_ID_KINDS: self._thread_id_kinds,
-        }
+
+    @property
+    def allocated(self) -> int:
+        """The number of blocks that the library has allocated and not freed."""
+        return len(self._blocks)
+
+    def start(self, loaded: ctypes.CDLL) -> Result:
+        """Initialise the library, and return the result of its start."""
+        self._loaded = loaded
+        for needed in (Function.GET_API_VERSION, Function.INITIALIZE, Function.PROCESS_INITIALIZE):
+            if not self.has(needed):
+                return refused(ABSENT, 0, SIGNATURES[needed].name)
+        version = c_int64(_FIRST_VERSION)
+        code = self.call(Function.GET_API_VERSION, ctypes.addressof(version))
+        if code:
+            return refused(CALLED, code, SIGNATURES[Function.GET_API_VERSION].name)
+        name = c_uint64(0)
+        self.call(Function.GET_VERSION_STRING, ctypes.addressof(name))
+        text = self._memory.text(name.value) or b""
+        code = self.call(Function.INITIALIZE, version.value, ctypes.addressof(self._callbacks.table))
+        if code:
+            return refused(CALLED, code, SIGNATURES[Function.INITIALIZE].name)
+        functions = [function for function in SIGNATURES if function != Function.LOAD and self.has(function)]
+        return started(version.value, text, [(function, SIGNATURES[function].name) for function in functions])
 
     def has(self, function: int) -> bool:
         """Return whether the library has a function."""
@@ -126,7 +138,7 @@ class Library:
             if call is not None:
                 call.restype = c_int
                 if "r" not in gives:
-                    call.argtypes = [one for letter in takes for one in _TYPES[letter]] + [c_uint64] * len(gives)
+                    call.argtypes = [kind for letter in takes for kind in _TYPES[letter]] + [c_uint64] * len(gives)
             prepared = self._prepared[number] = _Prepared(number, call, takes, gives)
         return prepared
 
@@ -139,26 +151,36 @@ class Library:
 
     def _run(self, prepared: _Prepared, arguments: Sequence[Any]) -> int:
         if prepared.call is None:
-            return UNSUPPORTED
+            return _UNSUPPORTED
         self._channel.begin(prepared.number)
         code = prepared.call(*arguments)
         self._channel.end()
         return code
 
-    def perform(self, number: int, arguments: Sequence[int], makes: int, blob: memoryview) -> Result:
-        """Make a call that the host has requested.
-
-        :param makes: the number for the handle that the call makes
-        :param blob: the blob with the bytes to which arguments refer
-        """
-        result = self._perform(self._prepare(number), arguments, makes, blob)
+    def perform(self, number: int, words: Sequence[int], makes: int, blob: memoryview) -> Result:
+        """Make a call that the host has requested, and return its result."""
+        if number >= RELEASE:
+            return self._keep_house(number, words, blob)
+        result = self._perform(self._prepare(number), words, makes, blob)
         if makes and (result.code or result.outcome):
             self._failed[makes] = result.code
         return result
 
+    def _keep_house(self, number: int, words: Sequence[int], blob: memoryview) -> Result:
+        if number == ADD:
+            context, ahead = words
+            self._spaces.known[context] = KnownSpace(context, ahead)
+            return Result(OK)
+        for (handle_or_context,) in COUNT.iter_unpack(in_blob(blob, words[0])):
+            if number == RELEASE:
+                self._release(handle_or_context)
+            else:
+                self._forget(handle_or_context)
+        return Result(OK)
+
     def _perform(self, prepared: _Prepared, words: Sequence[int], makes: int, blob: memoryview) -> Result:
         if prepared.call is None:
-            return Result(UNSUPPORTED, ABSENT)
+            return Result(_UNSUPPORTED, ABSENT)
         arguments: list[Any] = []
         context = 0
         room = 0
@@ -173,7 +195,7 @@ class Library:
                 context = context or held.context
                 arguments.append(held.pointer)
             elif letter == "b":
-                raw = bytes(blob[word >> 32 : (word >> 32) + (word & 0xFFFFFFFF)])
+                raw = in_blob(blob, word)
                 arguments += len(raw), raw
                 if prepared.number == Function.DEVICE_INITIALIZE:
                     self._kept.append(raw)
@@ -192,44 +214,44 @@ class Library:
         if prepared.number == Function.DEVICE_INITIALIZE:
             context = words[1]
         if "r" in prepared.gives:
-            return self._rows[prepared.number](prepared, arguments[0])
+            return self._with_rows(prepared, arguments[0])
         return self._called(prepared, arguments, makes, context, room)
 
     def _called(self, prepared: _Prepared, arguments: list[Any], makes: int, context: int, room: int) -> Result:
         gives = prepared.gives
         for place, letter in enumerate(gives):
             arguments.append(self._places[place])
-            at = place * _PLACE
+            offset = place * _PLACE
             if letter == "f":
-                _FRAME.pack_into(self._bytes, at, 0, 0, UNWRITTEN)
+                _FRAME.pack_into(self._bytes, offset, 0, 0, UNWRITTEN)
             else:
-                self._bytes[at : at + 64] = bytes(64)
+                self._bytes[offset : offset + 64] = bytes(64)
         code = self._run(prepared, arguments)
-        if code not in (OK, INCOMPLETE):
+        if code not in (OK, _INCOMPLETE):
             return Result(code) if code in _CODES else Result(code, BAD_CODE)
         words: list[int] = []
         for place, letter in enumerate(gives):
-            at = place * _PLACE
+            offset = place * _PLACE
             if letter in _HANDLES:
-                (pointer,) = _UNSIGNED.unpack_from(self._bytes, at)
+                (pointer,) = _UNSIGNED.unpack_from(self._bytes, offset)
                 if not pointer:
                     return Result(ERROR, NO_HANDLE)
                 self.handles[makes] = Held(pointer, letter, context)
             elif letter == "s":
-                return self._text(code, _UNSIGNED.unpack_from(self._bytes, at)[0])
+                return self._text(code, _UNSIGNED.unpack_from(self._bytes, offset)[0])
             elif letter == "b":
-                words.append(int.from_bytes(self._bytes[at : at + room], sys.byteorder))
+                words.append(int.from_bytes(self._bytes[offset : offset + room], sys.byteorder))
             elif letter == "i":
-                words.append(_INT.unpack_from(self._bytes, at)[0])
+                words.append(_INT.unpack_from(self._bytes, offset)[0])
             elif letter == "a":
-                words.append(_UNSIGNED.unpack_from(self._bytes, at + 8)[0])
+                words.append(_UNSIGNED.unpack_from(self._bytes, offset + 8)[0])
             elif letter == "f":
-                words += _FRAME.unpack_from(self._bytes, at)[1:]
+                words += _FRAME.unpack_from(self._bytes, offset)[1:]
             elif letter == "d":
-                (pointer,) = _UNSIGNED.unpack_from(self._bytes, at)
+                (pointer,) = _UNSIGNED.unpack_from(self._bytes, offset)
                 words.append(any(held.pointer == pointer for held in self.handles.values() if held.letter == "S"))
             else:
-                words.append((_SIGNED if letter == "w" else _UNSIGNED).unpack_from(self._bytes, at)[0])
+                words.append((_SIGNED if letter == "w" else _UNSIGNED).unpack_from(self._bytes, offset)[0])
         return Result(code, CALLED, words)
 
     def _text(self, code: int, address: int) -> Result:
@@ -249,44 +271,40 @@ class Library:
         self._blocks.free(address)
         return text
 
-    def version_string(self, address: int) -> bytes:
-        """Return a text that the library keeps."""
-        return self._memory.text(address) or b""
-
     # Functions with rows
 
-    def _states(self, prepared: _Prepared, space: int) -> Result:
-        def step(current: int) -> tuple[int, int, int, int, int]:
-            following, name, more = c_int64(), c_uint64(), c_int64()
-            code = self._run(prepared, (c_uint64(space), c_int64(current), *map(ctypes.byref, (following, name, more))))
-            return code, following.value, 0, name.value, more.value
+    def _with_rows(self, prepared: _Prepared, space: int) -> Result:
+        if prepared.number == Function.GET_DISPLAY_CONTROL_VARS:
+            return self._display_control_vars(prepared, space)
+        if prepared.number == Function.GET_DEVICE_THREAD_ID_KINDS:
+            return self._thread_id_kinds(prepared, space)
+        return self._enumerated(prepared, space)
 
-        return self._enumerated(step, _UNDEFINED_STATE)
-
-    def _icvs(self, prepared: _Prepared, space: int) -> Result:
-        def step(current: int) -> tuple[int, int, int, int, int]:
-            following, name, scope, more = c_uint64(), c_uint64(), c_int(), c_int()
-            places = map(ctypes.byref, (following, name, scope, more))
-            code = self._run(prepared, (c_uint64(space), c_uint64(current), *places))
-            return code, following.value, scope.value, name.value, more.value
-
-        return self._enumerated(step, 0)
-
-    def _enumerated(self, step: Callable[[int], tuple[int, int, int, int, int]], current: int) -> Result:
+    def _enumerated(self, prepared: _Prepared, space: int) -> Result:
+        # All states or variables. The functions differ in the types of two arguments; only variables have a scope.
+        is_states = prepared.number == Function.ENUMERATE_STATES
+        following, name, scope = c_uint64(), c_uint64(), c_int()
+        more = c_int64() if is_states else c_int()
+        results = (following, name, more) if is_states else (following, name, scope, more)
+        addresses = [ctypes.byref(result) for result in results]
+        current = _UNDEFINED_STATE if is_states else 0
         rows: dict[int, tuple[int, int, bytes]] = {}
         size = 0
         while True:
-            code, current, second, name, more = step(current)
+            for result in results:
+                result.value = 0
+            code = self._run(prepared, (c_uint64(space), c_uint64(current), *addresses))
             if code:
                 return Result(code) if code in _CODES else Result(code, BAD_CODE)
-            text = self.owned(name)
+            current = following.value
+            text = self.owned(name.value)
             if text is None:
                 return Result(ERROR, BAD_TEXT)
             size += len(text)
             if current in rows or len(rows) >= MAX_ENUMERATED or size > MAX_TEXT:
                 return Result(ERROR, ENDLESS)
-            rows[current] = (current & 0xFFFFFFFFFFFFFFFF, second & 0xFFFFFFFF, text)
-            if not more:
+            rows[current] = (current, scope.value & 0xFFFFFFFF, text)
+            if not more.value:
                 return Result(OK, CALLED, (), packed_rows(rows.values()), len(rows))
 
     def _display_control_vars(self, prepared: _Prepared, space: int) -> Result:
@@ -320,15 +338,15 @@ class Library:
 
     # Releasing
 
-    def release(self, number: int) -> None:
-        """Release a handle, unless it was already released with its context."""
+    def _release(self, number: int) -> None:
+        # Release a handle, unless it was already released with its context.
         self._failed.pop(number, None)
         held = self.handles.pop(number, None)
         if held is not None:
             self.call(_RELEASING[held.letter], held.pointer)
 
-    def forget(self, context: int) -> None:
-        """Release everything that belongs to a context, address spaces last."""
+    def _forget(self, context: int) -> None:
+        # Release everything that belongs to a context, address spaces last.
         own = [number for number, held in self.handles.items() if held.context == context]
         for number in sorted(own, key=lambda number: self.handles[number].letter == "S"):
             held = self.handles.pop(number)

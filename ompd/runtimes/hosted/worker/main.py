@@ -14,12 +14,14 @@ import os
 from ompd.runtimes.hosted.loading.loader import load
 from ompd.runtimes.hosted.loading.sandbox import UNCONFINED, confine, protects
 from ompd.runtimes.hosted.protocol import DMPL, LOAD, OWN_FAULT, PAPER, TRIAL, UNLOADED
-from ompd.runtimes.hosted.worker.channel import Channel
+from ompd.runtimes.hosted.worker.channel import Channel, refused
 
 TYPE_CHECKING = False  # not from `typing`, whose import takes longer than this whole module
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from ompd.runtimes.hosted.worker.channel import Library
 
 
 _SIGKILL = 9
@@ -41,27 +43,36 @@ def main(arguments: Sequence[str]) -> None:
 def _serve(interface: str, descriptor: str, page: str, lifeline: str, memory: str, *steps: str) -> None:
     _end_with(int(lifeline))
     channel = Channel(int(descriptor), int(page))
-    # Only one interface is imported, and nothing is imported once this process is confined.
-    if interface == DMPL:
-        from ompd.runtimes.hosted.dmpl.worker import serve
-    elif interface == PAPER:
-        from ompd.runtimes.hosted.dmpl.worker import serve_paper as serve
-    elif interface == TRIAL:
-        from ompd.runtimes.hosted.trial.worker import serve
-    else:
-        from ompd.runtimes.hosted.worker.batches import serve
-    run = serve(channel)
+    # Only one interface is imported, and no module or file is opened once this process is confined.
+    library = _library(interface, channel)
     if not protects(confine(int(memory))):
         channel.warn(UNCONFINED.encode())
     files = zip(steps[::3], steps[1::3], steps[2::3], strict=True)
     channel.begin(LOAD)
     try:
-        loaded = load([(name, int(at), is_global == "1") for name, at, is_global in files])
+        loaded = load([(name, int(file), is_global == "1") for name, file, is_global in files])
     except (OSError, AttributeError) as error:
-        channel.refuse(UNLOADED, 0, str(error))
+        channel.report_start(refused(UNLOADED, 0, str(error)))
         return
     channel.end()
-    run(loaded)
+    result = library.start(loaded)
+    channel.report_start(result)
+    if not result.outcome and not result.code:
+        channel.serve(library)
+
+
+def _library(interface: str, channel: Channel) -> Library:
+    if interface in (DMPL, PAPER):
+        from ompd.runtimes.hosted.dmpl.worker import DmplLibrary
+
+        return DmplLibrary(channel, extends=interface == DMPL)
+    if interface == TRIAL:
+        from ompd.runtimes.hosted.trial.worker import TrialLibrary
+
+        return TrialLibrary(channel)
+    from ompd.runtimes.hosted.worker.calls import OmpdLibrary
+
+    return OmpdLibrary(channel)
 
 
 def _end_with(lifeline: int) -> None:

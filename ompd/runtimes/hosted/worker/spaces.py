@@ -18,6 +18,11 @@ from ompd.runtimes.hosted.protocol import (
 )
 from ompd.runtimes.hosted.worker.channel import Channel
 
+TYPE_CHECKING = False  # not from `typing`, whose import takes longer than this whole module
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
 # ompd_rc_t
 OK, BAD_INPUT, ERROR, CALLBACK_ERROR = 0, 3, 4, 12
 
@@ -46,8 +51,16 @@ class Spaces:
         self.known: dict[int, KnownSpace] = {}
         self._exact: tuple[int, bytes] | None = None
 
-    def keep(self, what: int, context: int, first: int, second: int, raw: bytes) -> None:
-        """Store an entry of the host's answer."""
+    def _ask(
+        self, which: int, space: KnownSpace, *, thread: int = 0, words: Sequence[int] = (), raw: bytes = b""
+    ) -> int:
+        # Have the host serve a callback, keep the entries of its answer, and return the answer's code.
+        code, entries = self._channel.ask(which, space.context, thread=thread, words=words, raw=raw)
+        for entry in entries:
+            self._keep(*entry)
+        return code
+
+    def _keep(self, what: int, context: int, first: int, second: int, raw: bytes) -> None:
         space = self.known.get(context)
         if space is None:
             return
@@ -69,7 +82,7 @@ class Spaces:
         """Put the sizes of types into ``space.sizes``, and return a code."""
         if space.sizes:
             return OK
-        code = self._channel.ask(ASK_SIZES, space.context, self.keep)
+        code = self._ask(ASK_SIZES, space)
         return code if code or space.sizes else CALLBACK_ERROR
 
     def symbol(self, space: KnownSpace, thread: int, name: bytes) -> int:
@@ -79,7 +92,7 @@ class Spaces:
             return OK
         code = space.failed.get(key, 0)
         if not code:
-            code = self._channel.ask(ASK_SYMBOL, space.context, self.keep, thread=thread, raw=name)
+            code = self._ask(ASK_SYMBOL, space, thread=thread, raw=name)
             if not code and key not in space.symbols:
                 code = CALLBACK_ERROR
             if code:
@@ -91,7 +104,7 @@ class Spaces:
         key = kind, identifier
         if key in space.threads:
             return OK
-        code = self._channel.ask(ASK_THREAD, space.context, self.keep, words=(kind, 0), raw=identifier)
+        code = self._ask(ASK_THREAD, space, words=(kind,), raw=identifier)
         return code if code or key in space.threads else CALLBACK_ERROR
 
     def read(self, space: KnownSpace, address: int, size: int) -> bytes | int:
@@ -100,7 +113,7 @@ class Spaces:
         if cached is not None:
             return cached
         self._exact = None
-        code = self._channel.ask(ASK_MEMORY, space.context, self.keep, words=(address, size))
+        code = self._ask(ASK_MEMORY, space, words=(address, size))
         if code:
             return code
         return self._answered(space, address, size)
@@ -144,7 +157,7 @@ class Spaces:
 
     def _rest_of_string(self, space: KnownSpace, address: int, size: int) -> bytes | int:
         self._exact = None
-        code = self._channel.ask(ASK_STRING, space.context, self.keep, words=(address, size))
+        code = self._ask(ASK_STRING, space, words=(address, size))
         if code:
             return code
         exact, self._exact = self._exact, None
