@@ -155,11 +155,11 @@ def _taken() -> dict[str, ModuleType]:
 def _library_folders() -> set[str]:
     # The folders of Python's standard library.
     version = "python{}.{}".format(*sys.version_info)
-    here = os.path.dirname(os.__file__)  # noqa: PTH120
-    return {here, f"{here}/lib-dynload"} | {
-        f"{prefix}/{library}/{name}"
+    library = os.path.dirname(os.__file__)  # noqa: PTH120
+    return {library, f"{library}/lib-dynload"} | {
+        f"{prefix}/{folder}/{name}"
         for prefix in (sys.base_prefix, sys.base_exec_prefix)
-        for library in (sys.platlibdir, "lib")
+        for folder in (sys.platlibdir, "lib")
         for name in (version, f"{version}/lib-dynload", version.replace(".", "") + ".zip")
     }
 

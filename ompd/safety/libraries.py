@@ -76,14 +76,14 @@ def sealed_copy(descriptor: int, status: os.stat_result, path: str) -> int:
     copy = -1
     try:
         copy = memory_file(path.rpartition("/")[2])
-        at = 0
-        while at < status.st_size:
-            piece = os.pread(descriptor, min(_PIECE, status.st_size - at), at)
+        copied = 0
+        while copied < status.st_size:
+            piece = os.pread(descriptor, min(_PIECE, status.st_size - copied), copied)
             if not piece:
                 break
-            at += os.write(copy, piece)
+            copied += os.write(copy, piece)
         now = os.fstat(descriptor)
-        if at != status.st_size or _state(now) != _state(status):
+        if copied != status.st_size or _state(now) != _state(status):
             raise BadFile(path, "changed while it was read", hint="try again when nobody writes to it")
         fcntl.fcntl(copy, F_ADD_SEALS, F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE)
         # The result is a descriptor for reading only. The first descriptor permits writing.

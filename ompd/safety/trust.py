@@ -43,22 +43,22 @@ def others_fault(path: str, *, private_groups: bool = False, trusted: Collection
         if part in (".", "..") or (not part and folder):
             folder = os.path.dirname(folder).rstrip("/") if part == ".." else folder  # noqa: PTH120
             continue
-        here = f"{folder}/{part}" if part else "/"
-        status = os.lstat(here)
+        path_so_far = f"{folder}/{part}" if part else "/"
+        status = os.lstat(path_so_far)
         if status.st_uid not in (0, os.geteuid(), *trusted):
-            return f"{here} belongs to {user_name(status.st_uid)}"
+            return f"{path_so_far} belongs to {user_name(status.st_uid)}"
         if stat.S_ISLNK(status.st_mode):
             links += 1
             if links > _MAX_LINKS:
                 raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), path)
-            target = os.readlink(here)  # noqa: PTH115
+            target = os.readlink(path_so_far)  # noqa: PTH115
             folder = "" if target.startswith("/") else folder
             waiting += target.split("/")[::-1]
             continue
         is_sticky = waiting and status.st_mode & stat.S_ISVTX
         if not is_sticky and others_may_write(status, private_groups=private_groups):
-            return f"others may write to {here}"
-        folder = here.rstrip("/")
+            return f"others may write to {path_so_far}"
+        folder = path_so_far.rstrip("/")
     return None
 
 

@@ -65,9 +65,9 @@ def own_space(session: Session, runtime: LoadedRuntime) -> AddressSpace | None:
     :raises OmpdError: if the plugin cannot read it
     """
     module = runtime.found.module
-    for found in session.own_runtimes(session.process):
-        if found.module is module and found.plugin is not None:
-            return found.plugin.process_initialize(session.process.contract, module)
+    for own_runtime in session.own_runtimes(session.process):
+        if own_runtime.module is module and own_runtime.plugin is not None:
+            return own_runtime.plugin.process_initialize(session.process.contract, module)
     return None
 
 

@@ -346,12 +346,12 @@ class _Comparison:
         threads = ask(library.thread_in, theirs, number), ask(ours.thread_in, own, number)
         both = list(zip((library, ours), threads, strict=True))
         identifiers = (
-            ask(side.thread_id, found.value, ThreadIdKind.PTHREAD, write=_hex) if found.kind == VALUE else found
-            for side, found in both
+            ask(side.thread_id, thread.value, ThreadIdKind.PTHREAD, write=_hex) if thread.kind == VALUE else thread
+            for side, thread in both
         )
         yield Fact("thread in region", subject, *identifiers)
-        if all(found.kind == VALUE for found in threads):
-            around = (_there(ask(side.current_parallel, found.value), "a region") for side, found in both)
+        if all(thread.kind == VALUE for thread in threads):
+            around = (_there(ask(side.current_parallel, thread.value), "a region") for side, thread in both)
             yield Fact("region of a thread in it", subject, *around)
         tasks = ask(library.task_in, theirs, number), ask(ours.task_in, own, number)
         yield self._twins("task in region", Scope.TASK, subject, tasks)
@@ -379,10 +379,10 @@ class _Comparison:
         yield Fact("function", subject, *functions)
         frames = ask(library.frames, theirs), ask(ours.frames, own)
         for end in ("exit", "enter"):
-            addresses = [_member_of(found, end) for found in frames]
+            addresses = [_member_of(pair, end) for pair in frames]
             yield Fact(f"{end} frame", subject, *addresses)
-            if all(found.value for found in addresses):
-                yield Fact(f"{end} frame flag", subject, *(_member_of(found, f"{end}_flag") for found in frames))
+            if all(address.value for address in addresses):
+                yield Fact(f"{end} frame flag", subject, *(_member_of(pair, f"{end}_flag") for pair in frames))
         yield self._tool_data("task tool data", Scope.TASK, subject, theirs, own)
         yield from self._variables(subject, Scope.TASK, theirs, own)
         yield self._twins("region of task", Scope.PARALLEL, subject, (ask(library.parallel, theirs), region))

@@ -105,7 +105,7 @@ class Identities:
         # The key of each handle, by the handle's number. Numbers are not reused.
         self._keys: dict[int, Hashable] = {}
         # One handle of each entity, by group. Handles of different groups are never of the same entity.
-        self._known: dict[_Group, list[Ref]] = defaultdict(list)
+        self._representatives: dict[_Group, list[Ref]] = defaultdict(list)
         # The pivots of each group that was split.
         self._pivots: dict[_Group, Sequence[Ref]] = {}
 
@@ -145,7 +145,9 @@ class Identities:
             else:
                 groups[scope, value].append(handle)
         parts = self._split(scope, list(groups.items()))
-        pairs = [(member, other) for group, members in parts for member in members for other in self._known[group]]
+        pairs = [
+            (member, other) for group, members in parts for member in members for other in self._representatives[group]
+        ]
         self._give_keys(self._equal(scope, pairs))
         for most in itertools.chain(_CANDIDATES, itertools.repeat(_CANDIDATES[-1])):
             parts = self._without_keys(parts)
@@ -159,7 +161,7 @@ class Identities:
         remaining = (
             (group, [member for member in members if member.number not in self._keys])
             for group, members in parts
-            if len(self._known[group]) < _MAX_ALIKE
+            if len(self._representatives[group]) < _MAX_ALIKE
         )
         return [part for part in remaining if part[1]]
 
@@ -174,11 +176,11 @@ class Identities:
         ]
         equal = self._equal(scope, pairs)
         for group, members in parts:
-            known = self._known[group]
-            for member in members[: min(most, _MAX_ALIKE - len(known))]:
+            representatives = self._representatives[group]
+            for member in members[: min(most, _MAX_ALIKE - len(representatives))]:
                 if member.number not in equal:
                     self._keys[member.number] = member.number
-                    known.append(member)
+                    representatives.append(member)
         self._give_keys(equal)
 
     def _give_keys(self, equal: Mapping[int, Ref]) -> None:
@@ -193,8 +195,8 @@ class Identities:
             if len(members) > _MANY and len(group) == 2:
                 # Draw at random, so that no pattern makes all pivots equal; with a fixed seed, to be reproducible.
                 self._pivots[group] = Random(0).sample(members, _PIVOTS)
-                for part, known in self._split(scope, [(group, self._known.pop(group, []))]):
-                    self._known[part] = known
+                for part, representatives in self._split(scope, [(group, self._representatives.pop(group, []))]):
+                    self._representatives[part] = representatives
         return self._split(scope, parts)
 
     def _split(self, scope: Scope, parts: Sequence[_Part]) -> list[_Part]:
@@ -330,7 +332,7 @@ class LibraryAnswers:
     # Calls that will be needed
 
     def expect_threads(self, threads: Sequence[NativeThread]) -> None:
-        of_threads = [[self._thread(*each) for each in thread.identifiers()] for thread in threads]
+        of_threads = [[self._thread(*identifier) for identifier in thread.identifiers()] for thread in threads]
         regions: list[Pending[Any]] = []
         tasks: list[Pending[Any]] = []
         for pending in of_threads:
@@ -372,8 +374,8 @@ class LibraryAnswers:
 
     def _find(self, regions: Iterable[Pending[Any]], tasks: Iterable[Pending[Any]]) -> None:
         for scope, pending in ((Scope.PARALLEL, regions), (Scope.TASK, tasks)):
-            for each in pending:
-                self._identities.expect(scope, each)
+            for handle in pending:
+                self._identities.expect(scope, handle)
             self._identities.find(scope, _made(pending))
 
     def _is_new(self, scope: Scope, handle: Ref) -> bool:
