@@ -37,7 +37,7 @@ def ask(
     :param first: stop trying a program at its first finding
     :raises OmpdError: if the library cannot be tried
     """
-    known = known_in(expect) if expect is not None else ()
+    known_keys = known_in(expect) if expect is not None else ()
     path = str(Path(library).absolute())
     with ExitStack() as opened:
         loads = opened.enter_context(_opened(path))
@@ -48,7 +48,7 @@ def ask(
         dmpl = None
         if has_dmpl and not (first and ompd is not None and ompd.rows):
             dmpl = try_dmpl(loads, _subjects_of(sessions, dmpl_subjects), first=first)
-        return combined(loads.name, [session.target.name for session in sessions], ompd, dmpl, known)
+        return combined(loads.name, [session.target.name for session in sessions], ompd, dmpl, known_keys)
 
 
 def _subjects_of(sessions: Sequence[Session], find: Callable[[Session], Iterator[_T]]) -> list[_T]:

@@ -66,16 +66,16 @@ class OmpdTried:
 
 
 def combined(
-    file: str, programs: Sequence[str], ompd: OmpdTried | None, dmpl: DmplTried | None, known: Iterable[str] = ()
+    file: str, programs: Sequence[str], ompd: OmpdTried | None, dmpl: DmplTried | None, known_keys: Iterable[str] = ()
 ) -> Tried:
     """Return one result for a library, from those for its OMPD and its DMPL functions.
 
-    :param known: the keys in the user's list of known findings
+    :param known_keys: the keys in the user's list of known findings
     """
     parts = [part for part in (ompd, dmpl) if part is not None]
     findings = {key: finding for part in parts for key, finding in part.rows.items()}
     untried = sorted(name for part in parts for name in part.untried)
-    expected = set(known)
+    expected = set(known_keys)
     rows = [replace(finding, is_known=key in expected) for key, finding in findings.items()]
     rows.sort(key=lambda row: (row.is_known, row.level, row.function, row.key))
     answer = ConformanceAnswer(

@@ -49,7 +49,7 @@ def written(*places: tuple[int, int]) -> Law:
     def law(plan: Plan, replies: Sequence[Reply]) -> str:
         for cell, size in places:
             raw = replies[-1].raw(cell)
-            parts = [raw[at : min(at + 8, size)] for at in range(0, size, 8)]
+            parts = [raw[start : min(start + 8, size)] for start in range(0, size, 8)]
             if replies[-1].code == Rc.OK and any(part == _RAW * len(part) for part in parts):
                 return "success, and the result was not written"
             if replies[-1].code == Rc.OK and raw[size:] != _RAW * (64 - size):

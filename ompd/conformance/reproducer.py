@@ -38,7 +38,7 @@ def _lines(finding: ConformanceFinding, script: Script, answers: Mapping[int, An
     yield _HEAD
     yield f"static unsigned char cells[{CELL_COUNT}][64];"
     yield "static const struct answer answers[] = {"
-    for context, question in script.asked:
+    for context, question in script.questions:
         which, thread, first, second, raw = question
         code, word, payload = answers[context].kept.get(question, (4, 0, b""))
         if which in _KINDS:

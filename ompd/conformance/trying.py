@@ -26,7 +26,7 @@ class Script:
     steps: tuple[Step, ...]
     prepared: int
     """How many steps belong to the set-up."""
-    asked: tuple[tuple[int, Question], ...]
+    questions: tuple[tuple[int, Question], ...]
     """The context and the question of each callback."""
     replies: tuple[Reply, ...]
 
@@ -142,7 +142,7 @@ class Runs:
         setup = self.setup(case.setup)
         with Trial(self._library, self.answers) as trial:
             replies = trial.play([*setup, *case.steps])
-            asked = tuple(trial.asked)
+            questions = tuple(trial.questions)
         case_replies = replies[len(setup) :]
         fault_again = verdict(case, self.plan, case_replies) if case_replies else ""
         if not fault_again:
@@ -166,7 +166,7 @@ class Runs:
             (),
             lines(case.steps),
         )
-        self.scripts[key] = Script(steps, len(setup), asked, tuple(replies))
+        self.scripts[key] = Script(steps, len(setup), questions, tuple(replies))
         if self._first:
             raise FirstFindingMade
 

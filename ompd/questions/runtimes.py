@@ -136,7 +136,7 @@ def _dlls(session: Session, runtime: LoadedRuntime, names: Sequence[str]) -> tup
 def _file_of(session: Session, runtime: LoadedRuntime, name: str) -> tuple[str, str | None]:
     # The first file that --ompd-library would load. If there is none, the first file and the reason.
     refused: list[tuple[str, str]] = []
-    for path in places(name, runtime.found.module.name, session.process.finder.resolve, SystemFolders()):
+    for path in places(name, runtime.found.module.name, session.process.finder, SystemFolders()):
         reason = session.process.finder.unsuitable_library(path)
         if reason is None:
             return path, None

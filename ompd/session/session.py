@@ -230,7 +230,7 @@ class Session:
         if self._libraries is None:
             from ompd.runtimes.hosted.libraries import Libraries
 
-            self._libraries = Libraries(self.ompd_library, self.process.finder.resolve)
+            self._libraries = Libraries(self.ompd_library, self.process.finder)
         return self._libraries.over(process.contract, runtimes)
 
     def __enter__(self) -> Self:

@@ -9,6 +9,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -126,6 +127,16 @@ def hosted(library: Path, *, seconds: float = 20.0, memory: int = 1 << 30) -> It
     limits = Limits(seconds=seconds, memory=memory)
     with loadable(library) as found, HostedLibrary(found, limits=limits, warnings=warnings) as made:
         yield made, warnings
+
+
+class NoHandles:
+    """A library without handles, for references that are numbers only."""
+
+    def release(self, number: int) -> None:
+        """Do nothing."""
+
+
+NO_HANDLES: Any = NoHandles()
 
 
 def time_passes_in(monkeypatch: pytest.MonkeyPatch, *functions: str) -> None:

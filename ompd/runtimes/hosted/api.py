@@ -401,8 +401,8 @@ class Batch:
         plain = [_plain(argument) for argument in arguments]
         origin = plain[0] if isinstance(plain[0], Ref) else None
         space = origin if isinstance(origin, SpaceRef) else origin.space if origin is not None else None
-        made = kind(number or self._exchange.new_number(), self._exchange, space)
-        return self._record(Call(function, plain, made.number), Pending(self, _no_value, made))
+        handle = kind(number or self._exchange.new_number(), self._exchange, space)
+        return self._record(Call(function, plain, handle.number), Pending(self, _no_value, handle))
 
     def _record(self, call: Call, pending: Pending[_T]) -> Pending[_T]:
         self._calls.append(call)

@@ -7,7 +7,7 @@ then reads it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from ompd.contract.plugin import Plugin
@@ -17,6 +17,7 @@ from ompd.runtimes.discovery import Found, HostedBy
 from ompd.runtimes.hosted.client import HostedLibrary
 from ompd.runtimes.hosted.dmpl.beside import Beside
 from ompd.runtimes.hosted.handles.space import HostedSpace
+from ompd.runtimes.hosted.loading.folders import Finder
 from ompd.runtimes.hosted.loading.libraries import OMPD_ENTRIES, Opened, open_library, open_named
 from ompd.runtimes.hosted.narrow import program_for
 from ompd.runtimes.hosted.plugin import HostedPlugin
@@ -32,12 +33,12 @@ class Libraries:
     """The libraries of one session.
 
     :param wanted: the path of a library, or :data:`NAMED`
-    :param resolve: returns the path on this machine of a file in the target
+    :param finder: finds the target's files on this machine
     """
 
-    def __init__(self, wanted: str, resolve: Callable[[str], str]) -> None:
+    def __init__(self, wanted: str, finder: Finder) -> None:
         self._wanted = wanted
-        self._resolve = resolve
+        self._finder = finder
         self._serving: dict[_Runtime, _Serving | _ServingDmpl] = {}
         self._failed: dict[_Runtime, OmpdError] = {}
         self._notes = _DistinctLines()
@@ -61,11 +62,11 @@ class Libraries:
         """Lines that libraries have printed, and reasons why files were skipped."""
         return tuple(self._notes.lines)
 
-    def over(self, process: Process, found: Iterator[Found]) -> Iterator[Found]:
-        """Yield the runtimes in *found*. Those that a library can serve get the library's plugin."""
-        runtimes = list(found)
-        chosen = self._chosen(process, runtimes)
-        for runtime in runtimes:
+    def over(self, process: Process, runtimes: Iterator[Found]) -> Iterator[Found]:
+        """Yield the runtimes. Those that a library can serve get the library's plugin."""
+        candidates = list(runtimes)
+        chosen = self._chosen(process, candidates)
+        for runtime in candidates:
             yield self._over(process, runtime) if runtime in chosen else runtime
 
     def close(self) -> None:
@@ -74,39 +75,47 @@ class Libraries:
             serving.close()
         self._serving.clear()
 
-    def _chosen(self, process: Process, found: Sequence[Found]) -> Sequence[Found]:
+    def _chosen(self, process: Process, runtimes: Sequence[Found]) -> Sequence[Found]:
         # A library serves the runtimes that name a file with its file name; if there are none, the runtimes that have
         # ``ompd_dll_locations``; if there are none, all.
-        named = [runtime for runtime in found if runtime.locations_address is not None]
+        named = [runtime for runtime in runtimes if runtime.locations_address is not None]
         if self._wanted == NAMED:
-            return named or found
+            return named or runtimes
         last = self._wanted.rpartition("/")[2]
         fitting = [
             runtime for runtime in named if any(name.rpartition("/")[2] == last for name in _names(process, runtime))
         ]
-        return fitting or named or found
+        return fitting or named or runtimes
 
-    def _over(self, process: Process, found: Found) -> Found:
-        runtime = found.module.name, found.module.start
+    def _over(self, process: Process, runtime: Found) -> Found:
+        key = runtime.module.name, runtime.module.start
         try:
-            if runtime in self._failed:
-                raise self._failed[runtime].with_traceback(None)
-            serving = self._serving.get(runtime)
-            plugin = serving.begin_again(process, found) if serving is not None else None
+            if key in self._failed:
+                raise self._failed[key].with_traceback(None)
+            serving = self._serving.get(key)
+            plugin = serving.begin_again(process, runtime) if serving is not None else None
             if serving is None or plugin is None:
-                serving = self._serving[runtime] = self._start(process, found)
-                plugin = serving.begin(process, found)
+                serving = self._serving[key] = self._start(process, runtime)
+                plugin = serving.begin(process, runtime)
         except NotInitialised as error:
             # The runtime has not named a library yet, which is no failure of a library. ompd's own plugin would report
             # the same.
-            return found if found.plugin is not None else replace(found, plugin=HostedPlugin(found.kind, error, None))
+            return (
+                runtime
+                if runtime.plugin is not None
+                else replace(runtime, plugin=HostedPlugin(runtime.kind, error, None))
+            )
         except OmpdError as error:
-            self._failed.setdefault(runtime, error)
-            return found if found.plugin is not None else replace(found, plugin=HostedPlugin(found.kind, error, None))
-        return replace(found, plugin=plugin, selected=None, hosted=serving.by)
+            self._failed.setdefault(key, error)
+            return (
+                runtime
+                if runtime.plugin is not None
+                else replace(runtime, plugin=HostedPlugin(runtime.kind, error, None))
+            )
+        return replace(runtime, plugin=plugin, selected=None, hosted=serving.by)
 
-    def _start(self, process: Process, found: Found) -> _Serving | _ServingDmpl:
-        with self._open(process, found) as opened:
+    def _start(self, process: Process, runtime: Found) -> _Serving | _ServingDmpl:
+        with self._open(process, runtime) as opened:
             digest = opened.digest()
             dmpl = Beside(opened.name, digest, self._notes)
             for reason in opened.passed_over:
@@ -116,21 +125,21 @@ class Libraries:
             library = HostedLibrary(opened, warnings=self._notes, program=program_for(opened))
         return _Serving(library, HostedBy("OMPD", opened.name, library.version_string, digest), dmpl)
 
-    def _open(self, process: Process, found: Found) -> Opened:
+    def _open(self, process: Process, runtime: Found) -> Opened:
         try:
-            names = found.dll_locations(process)
+            names = runtime.dll_locations(process)
         except OmpdError:
             if self._wanted == NAMED:
                 raise
             names = ()
-        if names is None and found.locations_address is not None:
+        if names is None and runtime.locations_address is not None:
             # Start no library yet, because it would read variables that are not initialised.
-            raise NotInitialised(f"{found.module.name} is loaded, but no OpenMP construct or routine has run yet")
+            raise NotInitialised(f"{runtime.module.name} is loaded, but no OpenMP construct or routine has run yet")
         if self._wanted != NAMED:
             return open_library(self._wanted)
         if not names:
-            raise OmpdError(f"{found.module.name} {_NONE_NAMED}", hint="--ompd-library FILE names one")
-        return open_named(names, found.module.name, self._resolve)
+            raise OmpdError(f"{runtime.module.name} {_NONE_NAMED}", hint="--ompd-library FILE names one")
+        return open_named(names, runtime.module.name, self._finder)
 
 
 class _DistinctLines:
@@ -142,9 +151,9 @@ class _DistinctLines:
         self.lines[line] = None
 
 
-def _names(process: Process, found: Found) -> Sequence[str]:
+def _names(process: Process, runtime: Found) -> Sequence[str]:
     try:
-        return found.dll_locations(process) or ()
+        return runtime.dll_locations(process) or ()
     except OmpdError:
         return ()
 
@@ -162,22 +171,22 @@ class _Serving:
     def error(self) -> LibraryError | None:
         return self._client.error
 
-    def begin(self, process: Process, found: Found) -> Plugin:
+    def begin(self, process: Process, runtime: Found) -> Plugin:
         if self._space is not None:
             self._client.forget(self._space.ref)
             self._space = None
-        ref = self._client.batch().process_initialize(process.callbacks(found.module)).value()
+        ref = self._client.batch().process_initialize(process.callbacks(runtime.module)).value()
         self._space = HostedSpace(
-            process, found.module, self._client, ref, is_whole=found.is_whole, beside=self._beside
+            process, runtime.module, self._client, ref, is_whole=runtime.is_whole, beside=self._beside
         )
         self.has_begun = True
-        return HostedPlugin(found.kind, self._space, self._beside)
+        return HostedPlugin(runtime.kind, self._space, self._beside)
 
-    def begin_again(self, process: Process, found: Found) -> Plugin | None:
+    def begin_again(self, process: Process, runtime: Found) -> Plugin | None:
         # None if the library has to be restarted. Intel's library (2024.2 to 2026.2) refuses a second process, because
         # it keeps a text from the first process and takes it for an address.
         try:
-            return self.begin(process, found)
+            return self.begin(process, runtime)
         except LibraryError as error:
             if error.has_ended:
                 raise
@@ -200,13 +209,13 @@ class _ServingDmpl:
     def error(self) -> LibraryError | None:
         return self._dmpl.error
 
-    def begin(self, process: Process, found: Found) -> Plugin:
+    def begin(self, process: Process, runtime: Found) -> Plugin:
         self.has_begun = True
         no_handles = NoCall(
             f"{self.by.file} is a DMPL library: DMPL has no function for threads, regions, tasks or control variables",
             hint="an OMPD library has them, and so has ompd's own plugin, without --ompd-library",
         )
-        return HostedPlugin(found.kind, no_handles, self._dmpl)
+        return HostedPlugin(runtime.kind, no_handles, self._dmpl)
 
     begin_again = begin
 

@@ -116,10 +116,10 @@ class WorkerProcess:
         self.error: LibraryError | None = None
         """The reason why the process has ended, None while it runs."""
         try:
-            made = _Ends()
+            both_ends = _Ends()
         except OSError as error:
             raise LibraryError(self._name, None, f"no process for it: {error}", has_ended=True) from error
-        with made as ends:
+        with both_ends as ends:
             command = worker_command(interpreter, limits.memory, program)
             command += [interface.word, *map(str, ends.passed), str(limits.memory)]
             for name, descriptor, is_global in loadable.steps:
@@ -359,42 +359,42 @@ class _Ends:
     # Both ends of the socket, the pipes and the page. The worker's ends are closed on this side once the worker has
     # them. If the worker does not start, all ends are closed.
     def __init__(self) -> None:
-        with ExitStack() as made, ExitStack() as passed:
-            self._socket, theirs = socket.socketpair()
-            made.callback(self._socket.close)
-            passed.callback(theirs.close)
-            self._output, self.output = self._pipe(made, passed)
+        with ExitStack() as own, ExitStack() as theirs:
+            self._socket, their_socket = socket.socketpair()
+            own.callback(self._socket.close)
+            theirs.callback(their_socket.close)
+            self._output, self.output = self._pipe(own, theirs)
             os.set_blocking(self._output, False)
-            self._lifeline, lifeline = self._pipe(made, passed, is_written=True)
+            self._lifeline, lifeline = self._pipe(own, theirs, is_written=True)
             page = memory_file("ompd")
-            passed.callback(os.close, page)
+            theirs.callback(os.close, page)
             os.ftruncate(page, PAGE)
             # The page stays readable even if the worker misuses its descriptor.
             fcntl.fcntl(page, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
             self._page = mmap.mmap(page, PAGE)
-            made.callback(self._page.close)
-            self.passed = [theirs.fileno(), page, lifeline]
-            self._made, self._passed = made.pop_all(), passed.pop_all()
+            own.callback(self._page.close)
+            self.passed = [their_socket.fileno(), page, lifeline]
+            self._own, self._theirs = own.pop_all(), theirs.pop_all()
 
     @staticmethod
-    def _pipe(made: ExitStack, passed: ExitStack, *, is_written: bool = False) -> tuple[int, int]:
+    def _pipe(own: ExitStack, theirs: ExitStack, *, is_written: bool = False) -> tuple[int, int]:
         # This side's end, then the worker's.
         reading, writing = os.pipe()
-        own, theirs = (writing, reading) if is_written else (reading, writing)
-        made.callback(os.close, own)
-        passed.callback(os.close, theirs)
-        return own, theirs
+        own_end, their_end = (writing, reading) if is_written else (reading, writing)
+        own.callback(os.close, own_end)
+        theirs.callback(os.close, their_end)
+        return own_end, their_end
 
     def keep(self) -> tuple[socket.socket, int, int, mmap.mmap]:
         """Return the ends that stay open on this side: the socket, the output, the lifeline, and the page."""
-        self._made.pop_all()
+        self._own.pop_all()
         return self._socket, self._output, self._lifeline, self._page
 
     def __enter__(self) -> _Ends:
         return self
 
     def __exit__(self, *_: object) -> None:
-        with self._made, self._passed:
+        with self._own, self._theirs:
             pass
 
 

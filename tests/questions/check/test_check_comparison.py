@@ -21,6 +21,7 @@ from ompd.session import Session
 from tests.check.answering import Answering
 from tests.check.lying import LIES, Lie, Lying, lie_of_variable
 from tests.support import stopped
+from tests.support.hosted import NO_HANDLES
 from tests.support.stub import plugin_folder
 
 # The lies need a thread that waits for a lock, nested regions, and explicit tasks with a tool's data.
@@ -129,7 +130,7 @@ def test_a_variable_that_the_library_has_with_another_scope_is_asked_for_by_ours
         return Outcome(0, (), [Row(0, 0, f"{Scope(scope).name} {number}".encode())], None)
 
     library: Any = Answering(answer)
-    space, task = SpaceRef(1, lambda _: None), TaskRef(2, lambda _: None)
+    space, task = SpaceRef(1, NO_HANDLES), TaskRef(2, NO_HANDLES)
     side = LibraryAnswers(library, space)
     assert library.exchanges == 0
     assert side.icv_number("dyn-var", Scope.TASK, task) == (7 + Scope.TASK, True)

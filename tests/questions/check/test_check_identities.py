@@ -18,6 +18,7 @@ from ompd.runtimes.hosted.client import HostedLibrary
 from ompd.runtimes.hosted.signatures import Function
 from tests.check.answering import Answering
 from tests.support import stopped
+from tests.support.hosted import NO_HANDLES
 from tests.support.ompd_libraries import ompd_library
 
 REFUSED = Outcome(Rc.NEEDS_STATE_TRACKING, (), (), LibraryError("answering.so", None, "refused", rc=Rc.ERROR))
@@ -40,7 +41,7 @@ class Tasks:
         self.client = Answering(self._answer)
         client: Any = self.client
         self.identities = Identities(CallQueue(client))
-        self.handles = [TaskRef(number, lambda _: None) for number in range(1, len(addresses) + 1)]
+        self.handles = [TaskRef(number, NO_HANDLES) for number in range(1, len(addresses) + 1)]
 
     def _answer(self, call: Call) -> Outcome:
         of = [self._addresses[each.number - 1] for each in call.arguments if isinstance(each, TaskRef)]
@@ -123,14 +124,14 @@ def test_more_that_are_alike_than_can_be_compared_are_an_error(monkeypatch: pyte
 def test_what_cannot_be_compared_is_not_the_same() -> None:
     library: Any = Answering(lambda call: REFUSED)
     found = Identities(CallQueue(library))
-    handles = [TaskRef(number, lambda _: None) for number in range(1, 80)]
+    handles = [TaskRef(number, NO_HANDLES) for number in range(1, 80)]
     found.find(Scope.TASK, handles)
     assert len({found.key(Scope.TASK, handle) for handle in handles}) == len(handles)
 
 
 def test_a_call_is_made_once_with_those_recorded_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
     library: Any = Answering(lambda call: Outcome(0, (), (), None))
-    calls, one = CallQueue(library), TaskRef(1, lambda _: None)
+    calls, one = CallQueue(library), TaskRef(1, NO_HANDLES)
     regions = [calls.call(Batch.get_task_parallel_handle, one) for _ in range(3)]
     function = calls.call(Batch.get_task_function, one)
     assert library.exchanges == 0 and calls.has(Batch.get_task_function, one)

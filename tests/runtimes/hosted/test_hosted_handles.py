@@ -12,7 +12,7 @@ from ompd.contract.ompd import Scope
 from ompd.contract.ompt import FrameFlag
 from ompd.contract.plugin import FrameAddress
 from ompd.errors import BadInput, CorruptState, LibraryError, NoCall, OmpdError, Rc, Unavailable
-from ompd.runtimes.hosted.api import Batch, Call, Icv, Outcome, TaskRef
+from ompd.runtimes.hosted.api import Batch, Call, Icv, Outcome, Pending, TaskRef
 from ompd.runtimes.hosted.handles import icvs, identities, queries, stacks
 from ompd.runtimes.hosted.handles.identities import Identities
 from ompd.runtimes.hosted.handles.queries import Handle
@@ -47,10 +47,15 @@ class Library:
         """Do nothing, because these handles are numbers only."""
 
     def identities(self) -> Identities[TaskRef, Handle]:
-        def make(ref: TaskRef) -> Handle:
-            return Handle(None, ref)  # type: ignore[arg-type]
+        return Identities(self, self)  # type: ignore[arg-type]
 
-        return Identities(self, Batch.task_handle_compare, make)  # type: ignore[arg-type]
+    def compare(self, batch: Batch, one: TaskRef, other: TaskRef) -> Pending[int]:
+        """Compare two handles."""
+        return batch.task_handle_compare(one, other)
+
+    def new(self, ref: TaskRef) -> Handle:
+        """Return what a handle is of."""
+        return Handle(None, ref)  # type: ignore[arg-type]
 
 
 def placed(library: Library, keys: Sequence[int] | None = None) -> list[int]:

@@ -83,7 +83,7 @@ def test_a_library_is_loaded_from_its_copy(here: Path, ran: Path, confined: bool
     path = build_library(here, "alone")
     with open_library(str(path)) as opened:
         assert (opened.name, opened.bits, opened.worker) == (str(path), 64, "python")
-        assert [file.name for file in opened.files] == ["libalone.so"] and "libc.so.6" in opened.there
+        assert [file.name for file in opened.files] == ["libalone.so"] and "libc.so.6" in opened.present
         assert have_run(ran) == set()
         found = loaded(opened, ran, confined=confined)
     assert found["version"] == 201811 and found["new"] == ["/memfd:libalone.so (deleted)"]
@@ -465,21 +465,36 @@ def test_a_relative_name_begins_in_the_folder_of_the_runtime(
     assert have_run(ran) == set()
 
 
+class Below:
+    """Finds the target's files below a folder of this machine."""
+
+    def __init__(self, folder: str) -> None:
+        self._folder = folder
+
+    def resolve(self, path: str) -> str:
+        """Return the path below the folder."""
+        return f"{self._folder}{path}"
+
+
+class Endless(Below):
+    """Finds no file."""
+
+    def resolve(self, path: str) -> str:
+        """Raise :exc:`BadFile`."""
+        raise BadFile(path, "its links do not end")
+
+
 def test_names_of_the_target_are_those_of_its_files(here: Path, ran: Path) -> None:
     root = here / "root"
     path = build_library(root / "opt", "ompd")
-    with named(["/opt/libompd.so"], "/opt/libomp.so", resolve=lambda name: f"{root}{name}") as opened:
+    with named(["/opt/libompd.so"], "/opt/libomp.so", finder=Below(f"{root}")) as opened:
         assert opened.name == str(path)
-    with named(["libompd.so"], "/opt/libomp.so", resolve=lambda name: f"{root}{name}") as opened:
+    with named(["libompd.so"], "/opt/libomp.so", finder=Below(f"{root}")) as opened:
         assert opened.name == str(path)
     with pytest.raises(BadFile, match="as into a container"):
-        named(["/opt/libompd.so"], "/opt/libomp.so", resolve=lambda name: f"/proc/{os.getpid()}/root{root}{name}")
-
-    def endless(name: str) -> str:
-        raise BadFile(name, "its links do not end")
-
+        named(["/opt/libompd.so"], "/opt/libomp.so", finder=Below(f"/proc/{os.getpid()}/root{root}"))
     with pytest.raises(BadFile, match=r"/opt/libompd\.so: no such file"):
-        named(["/opt/libompd.so"], "/opt/libomp.so", resolve=endless)
+        named(["/opt/libompd.so"], "/opt/libomp.so", finder=Endless(""))
 
 
 def test_a_library_for_this_program_comes_before_one_of_32_bits(here: Path, ran: Path) -> None:

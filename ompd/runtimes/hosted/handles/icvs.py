@@ -14,7 +14,7 @@ from ompd.contract.helpers.icv_readers import binding
 from ompd.contract.ompd import Scope
 from ompd.contract.plugin import IcvDescription
 from ompd.errors import BadInput, Unavailable
-from ompd.runtimes.hosted.api import Icv
+from ompd.runtimes.hosted.api import Batch, Icv
 from ompd.runtimes.hosted.handles.queries import Handle
 from ompd.runtimes.hosted.handles.regions import Region
 from ompd.runtimes.hosted.handles.tasks import Task
@@ -77,16 +77,14 @@ def _value(icv: Icv, scope: Scope, handle: Handle) -> int | str:
     first: int | None = None
     refusal: Unavailable | None = None
     try:
-        word = handle.fact(icv.number, lambda batch, ref: batch.get_icv_from_scope(ref, scope, icv.number))
+        word = handle.fact(Batch.get_icv_from_scope, scope, icv.number)
         if word.is_whole:
             return _meaning(icv.name, word.value)
         first = word.value
     except Unavailable as error:
         refusal = error
     try:
-        text = handle.fact(
-            ("text", icv.number), lambda batch, ref: batch.get_icv_string_from_scope(ref, scope, icv.number)
-        )
+        text = handle.fact(Batch.get_icv_string_from_scope, scope, icv.number)
     except Unavailable as error:
         if first is None:
             raise refusal or error from None

@@ -7,8 +7,8 @@ region or task.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
-from typing import Generic, TypeVar
+from collections.abc import Hashable, Sequence
+from typing import Generic, Protocol, TypeVar
 
 from ompd.errors import CorruptState, Unavailable
 from ompd.runtimes.hosted.api import Batch, Pending, Ref
@@ -23,22 +23,25 @@ _MAX_ENTITIES = 1 << 16
 
 _Ref = TypeVar("_Ref", bound=Ref)
 _Entity = TypeVar("_Entity", bound=Handle)
+_Ref_contra = TypeVar("_Ref_contra", bound=Ref, contravariant=True)
+_Entity_co = TypeVar("_Entity_co", bound=Handle, covariant=True)
+
+
+class Kind(Protocol[_Ref_contra, _Entity_co]):
+    """What differs between regions and tasks."""
+
+    def compare(self, batch: Batch, one: _Ref_contra, other: _Ref_contra, /) -> Pending[int]:
+        """Add the comparison of two handles to a batch."""
+
+    def new(self, ref: _Ref_contra, /) -> _Entity_co:
+        """Return a new region or task, given its handle."""
 
 
 class Identities(Generic[_Ref, _Entity]):
-    """The known regions, or the known tasks.
+    """The known regions, or the known tasks."""
 
-    :param compare: adds the comparison of two handles to a batch
-    :param make: returns a new region or task, given its handle
-    """
-
-    def __init__(
-        self,
-        library: HostedLibrary,
-        compare: Callable[[Batch, _Ref, _Ref], Pending[int]],
-        make: Callable[[_Ref], _Entity],
-    ) -> None:
-        self._library, self._compare, self._make = library, compare, make
+    def __init__(self, library: HostedLibrary, kind: Kind[_Ref, _Entity]) -> None:
+        self._library, self._kind = library, kind
         self._groups: dict[Hashable, list[_Entity]] = {}
         self._compared = self._count = 0
 
@@ -85,7 +88,7 @@ class Identities(Generic[_Ref, _Entity]):
                 return entity
         if self._count >= _MAX_ENTITIES:
             raise CorruptState(0, f"{self._library.name}: its regions and tasks do not end")
-        entity = self._make(ref)
+        entity = self._kind.new(ref)
         self.add(entity, key)
         return entity
 
@@ -94,5 +97,5 @@ class Identities(Generic[_Ref, _Entity]):
         if self._compared > _MAX_COMPARED:
             raise Unavailable(f"{self._library.name}: there are too many handles to find out which are of one thing")
         batch = self._library.batch()
-        pending = [self._compare(batch, ref, other) for other in others]
+        pending = [self._kind.compare(batch, ref, other) for other in others]
         return [difference.value() == 0 for difference in pending]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, NoReturn, ParamSpec, Protocol, TypeVar
 
 from ompd.contract.ompd import Scope
 from ompd.errors import LibraryError, NoCall, OmpdError, Rc, Unavailable
@@ -15,7 +15,9 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 _Ref = TypeVar("_Ref", bound=Ref)
-_Entity = TypeVar("_Entity")
+_Entity_co = TypeVar("_Entity_co", covariant=True)
+_Ref_contra = TypeVar("_Ref_contra", bound=Ref, contravariant=True)
+_Arguments = ParamSpec("_Arguments")
 
 # Codes that mean "there is no such object". The specification's code is UNAVAILABLE. LLVM's library returns UNSUPPORTED
 # if a pointer in the runtime is null.
@@ -43,29 +45,40 @@ class Handle:
         """
         return ()
 
-    def answer(self, key: object, record: Callable[[Batch, Any], Pending[_T]]) -> Pending[_T]:
-        """Return the library's answer for a fact.
+    def answer(
+        self,
+        call: Callable[Concatenate[Batch, Any, _Arguments], Pending[_T]],
+        *arguments: _Arguments.args,
+        **named: _Arguments.kwargs,
+    ) -> Pending[_T]:
+        """Return the library's answer to a call.
 
-        :param key: identifies the fact
-        :param record: adds the call for a handle to a batch
+        :param call: a method of :class:`Batch`, whose first argument is the handle
+        :param arguments: the method's other arguments
         :raises StaleHandle: if the process has run since
         """
         self.space.process.check_current()
+        key = (call, arguments, *named.items())
         if key not in self._answers:
             batch = self.space.batch()
             for handle in (self, *self.siblings()):
                 if key not in handle._answers:
-                    handle._answers[key] = record(batch, handle.ref)
+                    handle._answers[key] = call(batch, handle.ref, *arguments, **named)
             batch.run()
         return self._answers[key]
 
-    def fact(self, key: object, record: Callable[[Batch, Any], Pending[_T]]) -> _T:
-        """Return a fact. The parameters are those of :meth:`answer`.
+    def fact(
+        self,
+        call: Callable[Concatenate[Batch, Any, _Arguments], Pending[_T]],
+        *arguments: _Arguments.args,
+        **named: _Arguments.kwargs,
+    ) -> _T:
+        """Return the result of a call. The parameters are those of :meth:`answer`.
 
         :raises Unavailable: if the library does not know the fact
         :raises LibraryError: if the library failed
         """
-        return value(self.space.hosted_library, self.answer(key, record))
+        return value(self.space.hosted_library, self.answer(call, *arguments, **named))
 
     def number(self, names: Sequence[str], scope: Scope) -> int:
         """Return the value of a control variable as a number. Depending on the variable, the number is a size, a level
@@ -74,11 +87,18 @@ class Handle:
         :param names: the variable's names in different releases of OpenMP
         """
         icv = self.space.icv_of(names, scope)
-        return self.fact(icv.number, lambda batch, ref: batch.get_icv_from_scope(ref, scope, icv.number)).value
+        return self.fact(Batch.get_icv_from_scope, scope, icv.number).value
 
     def tool_word(self, scope: Scope) -> int:
         """Return the word that a tool keeps with a thread, region or task."""
-        return self.fact("tool data", lambda batch, ref: batch.get_tool_data(ref, scope)).value & _WORD
+        return self.fact(Batch.get_tool_data, scope).value & _WORD
+
+
+class Entities(Protocol[_Ref_contra, _Entity_co]):
+    """The regions, or the tasks, to which handles belong."""
+
+    def of(self, refs: Sequence[_Ref_contra], /) -> Sequence[_Entity_co]:
+        """Return the region or task of each handle."""
 
 
 def value(library: HostedLibrary, pending: Pending[_T]) -> _T:
@@ -129,39 +149,29 @@ def no_call(fact: str) -> NoReturn:
 
 
 def placed(
-    library: HostedLibrary, pending: Sequence[Pending[_Ref]], place: Callable[[Sequence[_Ref]], Sequence[_Entity]]
-) -> list[_Entity | OmpdError | None]:
+    library: HostedLibrary, pending: Sequence[Pending[_Ref]], entities: Entities[_Ref, _Entity_co]
+) -> list[_Entity_co | OmpdError | None]:
     """Return the region or task for each answer of the library. An answer without an object gives None, a failed one
     gives the error.
-
-    :param place: returns the regions or tasks, given their handles
     """
-    entities: list[_Entity | OmpdError | None] = []
+    placed_entities: list[_Entity_co | OmpdError | None] = []
     refs: dict[int, _Ref] = {}
     for index, result in enumerate(pending):
         try:
             ref = value_or_none(library, result)
         except OmpdError as error:
-            entities.append(error)
+            placed_entities.append(error)
             continue
-        entities.append(None)
+        placed_entities.append(None)
         if ref is not None:
             refs[index] = ref
     try:
-        for index, entity in zip(refs, place(list(refs.values())), strict=True):
-            entities[index] = entity
+        for index, entity in zip(refs, entities.of(list(refs.values())), strict=True):
+            placed_entities[index] = entity
     except OmpdError as error:
         for index in refs:
-            entities[index] = error
-    return entities
-
-
-def or_else(ask: Callable[[], _T], otherwise: _T) -> _T:
-    """Return the result of *ask*, or *otherwise* if the result is unknown."""
-    try:
-        return ask()
-    except OmpdError:
-        return otherwise
+            placed_entities[index] = error
+    return placed_entities
 
 
 def given(answer: _T | OmpdError) -> _T:

@@ -7,16 +7,17 @@ outside of all other regions. The contract has no such region. Its team has one 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from functools import cached_property
 from typing import TYPE_CHECKING, NoReturn
 
 from ompd.contract.helpers.walks import MAX_NESTING, most_threads
 from ompd.contract.ompd import Scope
 from ompd.errors import BadInput, CorruptState, OmpdError, Unavailable
-from ompd.runtimes.hosted.api import Batch, ParallelRef
+from ompd.runtimes.hosted.api import Batch, ParallelRef, Pending
 from ompd.runtimes.hosted.handles import stacks
 from ompd.runtimes.hosted.handles.identities import Identities
-from ompd.runtimes.hosted.handles.queries import Handle, given, no_call, or_else, placed, unique_name
+from ompd.runtimes.hosted.handles.queries import Handle, given, no_call, placed, unique_name
 
 if TYPE_CHECKING:
     from ompd.contract.process import Frame
@@ -40,10 +41,13 @@ class Region(Handle):
     @cached_property
     def id(self) -> str:
         """The native id of the region's primary thread, and the number of enclosing regions, including this one."""
-        depth = or_else(lambda: sum(not region.is_outside for region in self.chain()), 0)
-        native = or_else(lambda: self.thread(0).native_thread_id(), None)
+        depth, native = 0, "?"
+        with suppress(OmpdError):
+            depth = sum(not region.is_outside for region in self.chain())
+        with suppress(OmpdError):
+            native = str(self.thread(0).native_thread_id())
         # A region that is over may have the same primary thread and level as the region that this thread executes now.
-        return unique_name(self.space.regions.names, f"{'?' if native is None else native}.{depth}")
+        return unique_name(self.space.regions.names, f"{native}.{depth}")
 
     def siblings(self) -> Sequence[Region]:
         """Return all known regions."""
@@ -57,10 +61,10 @@ class Region(Handle):
         """Return the enclosing region that the library reports, which may be the implicit region at level 0."""
         around = self.space.regions.around
         if self not in around:
-            unasked = [region for region in self.space.regions.known if region not in around]
+            unqueried = [region for region in self.space.regions.known if region not in around]
             batch = self.space.batch()
-            pending = [batch.get_enclosing_parallel_handle(region.ref) for region in unasked]
-            around.update(zip(unasked, placed(self.space.hosted_library, pending, self.space.regions.at), strict=True))
+            pending = [batch.get_enclosing_parallel_handle(region.ref) for region in unqueried]
+            around.update(zip(unqueried, placed(self.space.hosted_library, pending, self.space.regions), strict=True))
         return given(around[self])
 
     def chain(self) -> Iterator[Region]:
@@ -84,7 +88,10 @@ class Region(Handle):
             return self.level() == 0
         except Unavailable:
             # A region is implicit if its task has no generating task, because then no construct began the region.
-            return self.around() is None and or_else(lambda: self.implicit_task(0).generating() is None, False)
+            is_outermost = self.around() is None
+        with suppress(OmpdError):
+            return is_outermost and self.implicit_task(0).generating() is None
+        return False
 
     def size(self) -> int:
         size = self.number(TEAM_SIZE, Scope.PARALLEL)
@@ -134,10 +141,10 @@ class Region(Handle):
         """Whether the region's primary thread is in the region. A worker may keep its last region, and the library then
         still reports it. Only the primary thread shows that a region is over.
         """
-        primary = or_else(lambda: self.thread(0), None)
-        if primary is None:
+        try:
+            return any(region is self for region in self.thread(0).regions())
+        except OmpdError:
             return True  # the region counts as live, because nothing shows that it is over
-        return or_else(lambda: any(region is self for region in primary.regions()), True)
 
     def function(self) -> int | None:
         """Return the function of an implicit task. For gcc's code, libraries return the runtime's routine that calls
@@ -151,9 +158,10 @@ class Region(Handle):
                 return self.implicit_task(number).function()
             except OmpdError as error:
                 fault = fault or error
-        entry = or_else(lambda: stacks.entry_of_region(self), None)
-        if entry is not None:
-            return entry
+        with suppress(OmpdError):
+            entry = stacks.entry_of_region(self)
+            if entry is not None:
+                return entry
         raise fault or Unavailable("the region has no implicit task")
 
     def encountering_frames(self) -> Sequence[Frame]:
@@ -185,19 +193,23 @@ class Regions:
         """The enclosing region that the library reports, for each region that was queried."""
         self.names: dict[str, int] = {}
         """The number of times that each id has been given."""
-        self._identities: Identities[ParallelRef, Region] = Identities(
-            space.hosted_library, Batch.parallel_handle_compare, self._new
-        )
+        self._identities: Identities[ParallelRef, Region] = Identities(space.hosted_library, self)
 
-    def _new(self, ref: ParallelRef) -> Region:
+    def compare(self, batch: Batch, one: ParallelRef, other: ParallelRef) -> Pending[int]:
+        """Add the comparison of two handles to a batch."""
+        return batch.parallel_handle_compare(one, other)
+
+    def new(self, ref: ParallelRef) -> Region:
+        """Return a new region, given its handle."""
         region = Region(self._space, ref)
         self.known.append(region)
         return region
 
-    def at(self, refs: Sequence[ParallelRef]) -> list[Region]:
+    def of(self, refs: Sequence[ParallelRef]) -> list[Region]:
         """Return the region of each handle."""
-        icv = or_else(lambda: self._space.icv_of(LEVEL, Scope.PARALLEL), None)
-        if icv is None:
+        try:
+            icv = self._space.icv_of(LEVEL, Scope.PARALLEL)
+        except OmpdError:
             return self._identities.place(refs)
         # All handles of one region have the same level.
         batch = self._space.batch()

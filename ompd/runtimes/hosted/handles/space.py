@@ -114,7 +114,7 @@ class HostedSpace(Handle):
         """
         for thread in self.threads():
             try:
-                thread.fact("state", Batch.get_state)
+                thread.fact(Batch.get_state)
             except Unavailable as error:
                 cause = error.__cause__
                 if isinstance(cause, LibraryError) and cause.rc == Rc.NEEDS_STATE_TRACKING:

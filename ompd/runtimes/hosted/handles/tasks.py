@@ -14,9 +14,9 @@ from ompd.contract.code_owners import RUNTIME
 from ompd.contract.ompd import Scope
 from ompd.contract.plugin import FrameAddress, TaskWait
 from ompd.errors import OmpdError, Unavailable
-from ompd.runtimes.hosted.api import Batch, FrameInfo, Pending, TaskRef
+from ompd.runtimes.hosted.api import Batch, FrameInfo, IcvWord, Pending, TaskRef
 from ompd.runtimes.hosted.handles.identities import Identities
-from ompd.runtimes.hosted.handles.queries import Handle, given, no_call, or_else, placed, unique_name, value
+from ompd.runtimes.hosted.handles.queries import Handle, given, no_call, placed, unique_name, value
 
 if TYPE_CHECKING:
     from ompd.runtimes.hosted.handles.regions import Region
@@ -49,12 +49,16 @@ class Task(Handle):
             region, number = self.place
             return f"{region.id}:{number}"
         # The exit frame is unique, because it is an address on one thread's stack.
-        exit_frame = or_else(lambda: self.frames()[0], None)
-        if exit_frame is not None:
-            return unique_name(self.space.tasks.names, f"{exit_frame.address:#x}")
-        thread = or_else(lambda: self.space.tasks.executing_threads.get(self), None)
-        native = or_else(thread.native_thread_id, None) if thread is not None else None
-        return unique_name(self.space.tasks.names, f"{native}+" if native is not None else "task")
+        with suppress(OmpdError):
+            exit_frame, _ = self.frames()
+            if exit_frame is not None:
+                return unique_name(self.space.tasks.names, f"{exit_frame.address:#x}")
+        name = "task"
+        with suppress(OmpdError):
+            thread = self.space.tasks.executing_threads.get(self)
+            if thread is not None:
+                name = f"{thread.native_thread_id()}+"
+        return unique_name(self.space.tasks.names, name)
 
     def siblings(self) -> Sequence[Task]:
         """Return all known tasks."""
@@ -91,7 +95,9 @@ class Task(Handle):
 
     def waits_for(self) -> TaskWait | None:
         """Return None for a task that a thread executes or has suspended. For any other task the wait is unknown."""
-        if or_else(self.status, None) is None:
+        try:
+            self.status()
+        except OmpdError:
             no_call("whether a task waits for others")
         return None
 
@@ -133,23 +139,27 @@ class Task(Handle):
         :raises Unavailable: if the library reports no such task, and the runtime does not record states
         """
         task = self._linked(self.space.tasks.scheduling, Batch.get_scheduling_task_handle)
-        if task is None and not self.is_implicit and or_else(self.space.keeps_states, None) is False:
-            raise Unavailable(
-                "the runtime keeps which task was suspended for another only with OMP_DEBUG=enabled, or for a tool"
-            )
+        if task is None and not self.is_implicit:
+            keeps_states = True
+            with suppress(OmpdError):
+                keeps_states = self.space.keeps_states()
+            if not keeps_states:
+                raise Unavailable(
+                    "the runtime keeps which task was suspended for another only with OMP_DEBUG=enabled, or for a tool"
+                )
         return task
 
     def _linked(
-        self, links: dict[Task, Task | OmpdError | None], record: Callable[[Batch, TaskRef], Pending[TaskRef]]
+        self, links: dict[Task, Task | OmpdError | None], call: Callable[[Batch, TaskRef], Pending[TaskRef]]
     ) -> Task | None:
-        # The task to which this task is linked, for example its scheduling task; None if there is none. *record*
-        # queries the link, for all known tasks in one exchange with the library's process, and *links* keeps the
+        # The task to which this task is linked, for example its scheduling task; None if there is none. *call* is the
+        # method of Batch that queries the link. All known tasks are queried in one exchange, and *links* keeps the
         # results.
         if self not in links:
-            unasked = [task for task in self.space.tasks.known if task not in links]
+            unqueried = [task for task in self.space.tasks.known if task not in links]
             batch = self.space.batch()
-            pending = [record(batch, task.ref) for task in unasked]
-            links.update(zip(unasked, placed(self.space.hosted_library, pending, self.space.tasks.at), strict=True))
+            pending = [call(batch, task.ref) for task in unqueried]
+            links.update(zip(unqueried, placed(self.space.hosted_library, pending, self.space.tasks), strict=True))
         return given(links[self])
 
     def parallel(self) -> Region | None:
@@ -160,12 +170,11 @@ class Task(Handle):
         # The region that the library reports, which may be the implicit region at level 0.
         tasks = self.space.tasks
         if self not in tasks.regions:
-            unasked = [task for task in tasks.known if task.place is None and task not in tasks.regions]
+            unqueried = [task for task in tasks.known if task.place is None and task not in tasks.regions]
             batch = self.space.batch()
-            pending = [batch.get_task_parallel_handle(task.ref) for task in unasked]
-            tasks.regions.update(
-                zip(unasked, placed(self.space.hosted_library, pending, self.space.regions.at), strict=True)
-            )
+            pending = [batch.get_task_parallel_handle(task.ref) for task in unqueried]
+            regions = placed(self.space.hosted_library, pending, self.space.regions)
+            tasks.regions.update(zip(unqueried, regions, strict=True))
         return given(tasks.regions[self])
 
     def function(self) -> int | None:
@@ -173,7 +182,7 @@ class Task(Handle):
 
         :raises Unavailable: if the library returns no function of the program
         """
-        address = self.fact("function", Batch.get_task_function)
+        address = self.fact(Batch.get_task_function)
         library = self.space.hosted_library.name
         if address in _NO_CODE or address == _ALL_ONES_32:
             if self.is_implicit and self.parallel() is None:
@@ -186,7 +195,7 @@ class Task(Handle):
         return address
 
     def frames(self) -> tuple[FrameAddress | None, FrameAddress | None]:
-        exit_frame, enter_frame = self.fact("frames", Batch.get_task_frame)
+        exit_frame, enter_frame = self.fact(Batch.get_task_frame)
         return _frame(exit_frame), _frame(enter_frame)
 
     def tool_data(self) -> int:
@@ -220,19 +229,22 @@ class Tasks:
         """The region that the library reports, for tasks that were queried and have no known place in a region."""
         self.names: dict[str, int] = {}
         """How often each id was given."""
-        self._identities: Identities[TaskRef, Task] = Identities(
-            space.hosted_library, Batch.task_handle_compare, self._new
-        )
+        self._identities: Identities[TaskRef, Task] = Identities(space.hosted_library, self)
         self._implicit: dict[Region, list[Task | OmpdError]] = {}
         self._implicit_on: dict[Thread, list[Task]] = {}
         self._without_key: list[Task] = []  # implicit tasks that are not in the identities yet
 
-    def _new(self, ref: TaskRef) -> Task:
+    def compare(self, batch: Batch, one: TaskRef, other: TaskRef) -> Pending[int]:
+        """Add the comparison of two handles to a batch."""
+        return batch.task_handle_compare(one, other)
+
+    def new(self, ref: TaskRef) -> Task:
+        """Return a new task, given its handle."""
         task = Task(self._space, ref)
         self.known.append(task)
         return task
 
-    def at(self, refs: Sequence[TaskRef]) -> list[Task]:
+    def of(self, refs: Sequence[TaskRef]) -> list[Task]:
         """Return the task of each handle."""
         if not refs:
             return []
@@ -250,8 +262,10 @@ class Tasks:
         # addresses on one thread's stack.
         batch = self._space.batch()
         frames = [batch.get_task_frame(ref) for ref in refs]
-        number = or_else(lambda: self._space.icv_of(IMPLICIT, Scope.TASK).number, None)
-        kinds = [batch.get_icv_from_scope(ref, Scope.TASK, number) for ref in refs] if number is not None else []
+        kinds: list[Pending[IcvWord]] = []
+        with suppress(OmpdError):  # without the variable, only the frames are compared
+            number = self._space.icv_of(IMPLICIT, Scope.TASK).number
+            kinds = [batch.get_icv_from_scope(ref, Scope.TASK, number) for ref in refs]
         addresses = [
             None if frame.error() is not None else tuple(info.address for info in frame.value()) for frame in frames
         ]
@@ -278,14 +292,15 @@ class Tasks:
     def _implicit_task(self, region: Region, number: int, ref: TaskRef) -> Task:
         # The implicit tasks of a region are all different. A library that reports two regions as one may return the
         # same task for both.
-        thread = or_else(lambda: region.thread(number), None)
-        others = self._implicit_on.setdefault(thread, []) if thread is not None else []
+        others: list[Task] = []
+        with suppress(OmpdError):  # without the thread, the task is not compared
+            others = self._implicit_on.setdefault(region.thread(number), [])
         batch = self._space.batch()
         compared = [batch.task_handle_compare(ref, other.ref) for other in others]
         for other, difference in zip(others, compared, strict=True):
             if difference.value() == 0:
                 return other
-        task = self._new(ref)
+        task = self.new(ref)
         task.place = region, number
         others.append(task)
         self._without_key.append(task)
@@ -296,9 +311,10 @@ class Tasks:
         """The thread that executes each task."""
         threads: dict[Task, Thread] = {}
         for thread in self._space.threads():
-            task = or_else(thread.current_task, None)
-            if task is not None:
-                threads.setdefault(task, thread)
+            with suppress(OmpdError):  # the task of this thread is unknown
+                task = thread.current_task()
+                if task is not None:
+                    threads.setdefault(task, thread)
         return threads
 
     @cached_property

@@ -58,7 +58,7 @@ class Thread(Handle):
         if kind == self.space.all_threads.id_kind:
             return self.identifier
         size = self.space.all_threads.id_size(kind)
-        return self.fact(("native id", kind), lambda batch, ref: batch.get_thread_id(ref, kind, size))
+        return self.fact(Batch.get_thread_id, kind, size)
 
     def native_thread_id(self) -> int:
         if self._native is None:
@@ -140,7 +140,7 @@ class Thread(Handle):
     def state(self) -> ThreadState:
         words = None
         try:
-            words = self.fact("state", Batch.get_state)
+            words = self.fact(Batch.get_state)
         except Unavailable:
             if self.team is not None:
                 raise
@@ -161,7 +161,7 @@ class Thread(Handle):
         no_call("the identifiers that a runtime gives")
 
     def ompt_state(self) -> OwnState:
-        number = self.fact("state", Batch.get_state).state
+        number = self.fact(Batch.get_state).state
         names = self.space.states()
         if number not in names:
             raise Unavailable(f"the library has no name for its state {number:#x}")
@@ -222,7 +222,7 @@ class Threads:
     def by_native(self) -> dict[int, Thread | OmpdError | None]:
         """The library's answer for each thread of the process, by the operating system's identifier."""
         answers: dict[int, Thread | OmpdError | None] = {}
-        asked: list[tuple[int, int, Pending[ThreadRef]]] = []
+        handles: list[tuple[int, int, Pending[ThreadRef]]] = []
         batch = self._space.batch()
         size = self.id_size(self.id_kind)
         for native in self._space.process.threads():
@@ -233,8 +233,8 @@ class Threads:
                 answers[native] = error
                 continue
             pending = batch.get_thread_handle(self._space.ref, self.id_kind, identifier, size)
-            asked.append((native, identifier, pending))
-        for native, identifier, pending in asked:
+            handles.append((native, identifier, pending))
+        for native, identifier, pending in handles:
             refusal = pending.error()
             if refusal is None:
                 answers[native] = Thread(self._space, pending.value(), identifier, native)
@@ -279,7 +279,7 @@ class Threads:
         """The region that the library reports for each thread. An idle thread may keep its last region."""
         batch = self._space.batch()
         pending = [batch.get_curr_parallel_handle(thread.ref) for thread in self.known]
-        return dict(zip(self.known, placed(self._space.hosted_library, pending, self._space.regions.at), strict=True))
+        return dict(zip(self.known, placed(self._space.hosted_library, pending, self._space.regions), strict=True))
 
     @cached_property
     def reported_tasks(self) -> dict[Thread, Task | OmpdError | None]:
@@ -299,7 +299,7 @@ class Threads:
                 tasks[thread] = implicit[thread]
         others = [thread for thread in self.known if thread not in tasks]
         pending = [current[thread] for thread in others]
-        tasks.update(zip(others, placed(self._space.hosted_library, pending, self._space.tasks.at), strict=True))
+        tasks.update(zip(others, placed(self._space.hosted_library, pending, self._space.tasks), strict=True))
         return tasks
 
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import os
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
+from typing import Protocol
 
 from ompd.errors import BadFile
 from ompd.safety.libraries import open_trusted
@@ -43,16 +44,26 @@ def is_plain(name: str) -> bool:
     return bool(name) and name not in (".", "..") and not set(name) & set("/$\0\ufffd") and name.isprintable()
 
 
-def places(name: str, runtime: str, resolve: Callable[[str], str], system: SystemFolders) -> Iterator[str]:
+class Finder(Protocol):
+    """Finds the target's files on this machine."""
+
+    def resolve(self, path: str, /) -> str:
+        """Return the path on this machine for a path in the target.
+
+        :raises BadFile: if a chain of links does not end
+        """
+
+
+def places(name: str, runtime: str, finder: Finder | None, system: SystemFolders) -> Iterator[str]:
     """Yield candidate paths on this machine for a library that a runtime names, best first. They may not exist.
 
     :param runtime: the path of the runtime's file in the target
-    :param resolve: returns the path on this machine for a path in the target
+    :param finder: None for a target whose paths are this machine's
     """
     path = path_of(name, runtime)
     if path is not None:
         with suppress(BadFile):  # raised for an endless chain of links
-            yield resolve(path)
+            yield finder.resolve(path) if finder is not None else path
     if is_plain(name):
         yield from dict.fromkeys((*system.places(name, 64), *system.places(name, 32)))
 

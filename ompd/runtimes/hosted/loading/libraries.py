@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from hashlib import sha256
 from types import TracebackType
 
 from ompd.errors import BadFile, MalformedFile
 from ompd.records import record
-from ompd.runtimes.hosted.loading.folders import SystemFolders, is_plain, path_of, places
+from ompd.runtimes.hosted.loading.folders import Finder, SystemFolders, is_plain, path_of, places
 from ompd.runtimes.hosted.loading.needs import Needs, is_narrow, read_needs, unfit
 from ompd.safety.libraries import MAX_LIBRARY, open_trusted, sealed_copy
 from ompd.safety.reading import PagedFile
@@ -59,10 +59,10 @@ class Opened:
     """
 
     def __init__(
-        self, files: Sequence[Loadable], there: Sequence[str], bits: int, worker: str, entries: frozenset[str]
+        self, files: Sequence[Loadable], present: Sequence[str], bits: int, worker: str, entries: frozenset[str]
     ) -> None:
         self.files = tuple(files)
-        self.there = tuple(there)
+        self.present = tuple(present)
         self.bits = bits
         self.worker = worker
         self.entries = entries
@@ -90,7 +90,7 @@ class Opened:
         for a library that the worker must have already.
         """
         return (
-            *((name, -1, False) for name in self.there),
+            *((name, -1, False) for name in self.present),
             *((file.name, file.descriptor, file.is_global) for file in self.files),
         )
 
@@ -126,7 +126,7 @@ def open_library(path: str, entries: Collection[str] = ENTRIES) -> Opened:
 def open_named(
     names: Sequence[str],
     runtime: str,
-    resolve: Callable[[str], str] = str,
+    finder: Finder | None = None,
     entries: Collection[str] = ENTRIES,
     *,
     system: SystemFolders | None = None,
@@ -138,7 +138,7 @@ def open_named(
 
     :param names: the content of ``ompd_dll_locations``
     :param runtime: the path of the runtime's file in the target
-    :param resolve: returns the path on this machine for a path in the target
+    :param finder: finds the target's files; None for a target whose paths are this machine's
     :raises BadFile: if no library is suitable; the message has the reason for each
     """
     system = system if system is not None else SystemFolders()
@@ -146,7 +146,7 @@ def open_named(
     others: dict[bool, str] = {}  # the first less suitable library; True if it has only DMPL's functions
     for name in names[:_MAX_NAMES]:
         missing = True
-        for path in places(name, runtime, resolve, system):
+        for path in places(name, runtime, finder, system):
             try:
                 opened = _Closure(system).of(path, entries)
             except BadFile as error:
@@ -188,7 +188,7 @@ class _Closure:
     def __init__(self, system: SystemFolders) -> None:
         self._system = system
         self._files: list[Loadable] = []
-        self._there: list[str] = []
+        self._present: list[str] = []
         self._known: set[str] = set()
         self._begun: list[str] = []
         self._left = _MAX_PLACES
@@ -220,15 +220,15 @@ class _Closure:
             for file in self._files
         ]
         worker = "c32" if is_narrow(needs.header) else "python"
-        return Opened(files, self._there, self._bits, worker, needs.entries)
+        return Opened(files, self._present, self._bits, worker, needs.entries)
 
     def _add_needs(self, own: str, path: str, needs: Needs, inherited: Sequence[str]) -> None:
         # Add the libraries that *path* needs, each after its own needs.
         self._known.add(own)
         self._begun.append(own)
         folder = path.rpartition("/")[0]
-        inherited = (*(_folder(each, folder) for each in needs.inherited), *inherited)
-        searched = tuple(_folder(each, folder) for each in needs.runpath) if needs.runpath else inherited
+        inherited = (*(_folder(text, folder) for text in needs.inherited), *inherited)
+        searched = tuple(_folder(text, folder) for text in needs.runpath) if needs.runpath else inherited
         for name in needs.needed:
             if name in self._begun[:-1]:
                 # Two libraries that need each other have no order of loading: whichever came first, the system's loader
@@ -248,7 +248,7 @@ class _Closure:
             raise BadFile(wanted_by, f"is refused: it needs more than {MAX_LIBRARIES} libraries")
         if name.startswith(_ALWAYS_THERE):
             self._known.add(name)
-            self._there.append(name)
+            self._present.append(name)
             return
         path, copy, needs = self._find(name, wanted_by, searched)
         try:

@@ -130,9 +130,9 @@ def _read_needs(elf: ElfFile, name: str, entries: Collection[str]) -> Needs:
     if any(tag == DT_FLAGS_1 and value & DF_1_PIE for tag, value in dynamic):
         raise MalformedFile(f"{name}: a program, not a shared library")
     needed = elf.dynamic_strings(DT_NEEDED)
-    odd = next((each for each in needed if not is_plain(each)), None)
-    if odd is not None:
-        raise MalformedFile(f"{name}: it needs a library by what is not a plain name: {odd!r}")
+    not_plain = next((name for name in needed if not is_plain(name)), None)
+    if not_plain is not None:
+        raise MalformedFile(f"{name}: it needs a library by what is not a plain name: {not_plain!r}")
     soname = elf.soname()
     has_cxx = any(name.startswith(_CXX_LIBRARIES) for name in (*needed, soname or ""))
     symbols = _dynamic_symbols(elf, {*entries} if has_cxx else {_PERSONALITY, *entries})

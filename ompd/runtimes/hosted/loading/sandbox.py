@@ -22,7 +22,7 @@ import sys
 TYPE_CHECKING = False  # not from `typing`, whose import takes longer than this whole module
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
 # Address space that a worker maps without using it, in addition to the library's limit.
 _ADDRESS_SPACE = 1 << 30
@@ -95,21 +95,36 @@ def confine(memory: int, *, becomes: str | None = None) -> dict[str, str]:
     executables = _executables(becomes) if becomes is not None else ()
     os.chdir("/")
     os.umask(0o077)
-    filters: list[_Filter] = []
-    report = {"libseccomp": _reason(lambda: filters.append(_Filter(becomes is not None)))}  # still loadable here
-    report["limits"] = _reason(lambda: _limit(memory))
-    report["no new privileges"] = _reason(_refuse_privileges)
-    report["Landlock"] = _reason(lambda: _restrict_files(executables))
-    report["seccomp"] = report.pop("libseccomp") or _reason(filters[0].load)
+    report = dict.fromkeys(("limits", "no new privileges", "Landlock", "seccomp"), "")
+    seccomp_filter: _Filter | None = None
+    with _Layer(report, "seccomp"):
+        seccomp_filter = _Filter(becomes is not None)  # libseccomp can be loaded only here
+    with _Layer(report, "limits"):
+        _limit(memory)
+    with _Layer(report, "no new privileges"):
+        _refuse_privileges()
+    with _Layer(report, "Landlock"):
+        _restrict_files(executables)
+    if seccomp_filter is not None:
+        with _Layer(report, "seccomp"):
+            seccomp_filter.load()
     return report
 
 
-def _reason(step: Callable[[], object]) -> str:
-    try:
-        step()
-    except (OSError, ValueError, AttributeError, struct.error) as error:
-        return str(error) or type(error).__name__
-    return ""
+class _Layer:
+    # The ``with`` statement puts one layer into force. If it fails, the report gets the reason.
+
+    def __init__(self, report: dict[str, str], name: str) -> None:
+        self._report, self._name = report, name
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _traceback: object) -> bool:
+        if not isinstance(error, (OSError, ValueError, AttributeError, struct.error)):
+            return False
+        self._report[self._name] = str(error) or type(error).__name__
+        return True
 
 
 def _check(result: int) -> int:
@@ -197,9 +212,9 @@ def _interpreter(program: str) -> str:
     place, size, count = struct.unpack_from("=32xQ14xHH" if is_wide else "=28xI10xHH", head)
     if size < 32 or place + size * count > len(head):
         raise OSError("program headers that are not at its start")
-    for at in range(place, place + size * count, size):
-        if struct.unpack_from("=I", head, at)[0] == _PT_INTERP:
-            start, length = struct.unpack_from("=8x Q 16x Q" if is_wide else "=4x I 8x I", head, at)
+    for offset in range(place, place + size * count, size):
+        if struct.unpack_from("=I", head, offset)[0] == _PT_INTERP:
+            start, length = struct.unpack_from("=8x Q 16x Q" if is_wide else "=4x I 8x I", head, offset)
             if not 1 < length <= len(head) - start:
                 raise OSError("the name of its loader is not at its start")
             return os.fsdecode(head[start : start + length].rstrip(b"\0"))
@@ -221,8 +236,8 @@ def _allow(libc: ctypes.CDLL, ruleset: int, path: str, rights: int) -> None:
 
 
 def _of_version(rights: Mapping[int, int], version: int) -> int:
-    known = [since for since in rights if since <= version]
-    return rights[max(known)] if known else 0
+    versions = [since for since in rights if since <= version]
+    return rights[max(versions)] if versions else 0
 
 
 # System calls
@@ -274,7 +289,7 @@ class _Filter:
         number = self._library.seccomp_syscall_resolve_name(name.encode())
         if number == _UNKNOWN:
             return  # this release of libseccomp does not know the call, which is then refused
-        array = (_Comparison * len(conditions))(*(_Comparison(*each) for each in conditions))
+        array = (_Comparison * len(conditions))(*(_Comparison(*condition) for condition in conditions))
         self._check(
             self._library.seccomp_rule_add_array(
                 *(self._context, ctypes.c_uint32(action), ctypes.c_int(number)),

@@ -62,14 +62,14 @@ class Answers:
         """Return the answer to a callback: the return code, a word, and bytes."""
         answer = self.kept.get(question)
         if answer is None:
-            answer = self._asked(question)
+            answer = self._new_answer(question)
             self._left -= _QUESTION + len(question[-1]) + len(answer[-1])
             if self._left < 0:
                 return int(Rc.ERROR), 0, b""
             self.kept[question] = answer
         return answer
 
-    def _asked(self, question: Question) -> tuple[int, int, bytes]:
+    def _new_answer(self, question: Question) -> tuple[int, int, bytes]:
         which, thread, first, second, raw = question
         server = Server(1, self._callbacks, 1)
         body, _ = server.answer(which, thread, first, second, raw)
@@ -139,7 +139,7 @@ class Trial:
 
     def __init__(self, library: Loads, answers: Mapping[int, Answers]) -> None:
         self._answers = answers
-        self.asked: dict[tuple[int, Question], None] = {}
+        self.questions: dict[tuple[int, Question], None] = {}
         """The callbacks that were answered, with their contexts."""
         # Lines that the library prints are not shown.
         self._connection = Connection(library, _INTERFACE, self, limits=_LIMITS, warnings=deque(maxlen=0), program=None)
@@ -171,7 +171,7 @@ class Trial:
         question = (callback.which, callback.thread, first, second, callback.raw)
         code, word, raw = answers.of(question)
         if question in answers.kept:
-            self.asked[callback.context, question] = None
+            self.questions[callback.context, question] = None
         return single_answer(code, word, raw)
 
     def close(self) -> None:

@@ -10,7 +10,7 @@ from struct import Struct
 
 from ompd.runtimes.hosted.worker.channel import Channel
 from ompd.runtimes.hosted.worker.raw import POINTER, Blocks, RawMemory
-from ompd.runtimes.hosted.worker.spaces import BAD_INPUT, CALLBACK_ERROR, ERROR, OK, KnownSpace, Spaces
+from ompd.runtimes.hosted.worker.spaces import BAD_INPUT, CALLBACK_ERROR, ERROR, OK, CachedSpace, Spaces
 
 TYPE_CHECKING = False  # not from `typing`, whose import takes longer than this whole module
 
@@ -61,7 +61,6 @@ class Callbacks:
     def __init__(self, channel: Channel, spaces: Spaces, blocks: Blocks, memory: RawMemory) -> None:
         self._channel, self._spaces, self._blocks, self._memory = channel, spaces, blocks, memory
         self._owner = get_ident()
-        self._known = spaces.known
         # The bytes of this process, indexed by C's addresses
         self._view = memory.view
         self._functions = (
@@ -113,7 +112,7 @@ class Callbacks:
         return OK
 
     def _sizeof(self, context: int, where: int) -> int:
-        space = self._known.get(context)
+        space = self._spaces.by_context.get(context)
         if space is None or not where:
             return BAD_INPUT
         code = self._spaces.learn_sizes(space)
@@ -122,7 +121,7 @@ class Callbacks:
         return code
 
     def _symbol(self, context: int, thread: int, name: bytes | None, where: int, file: int) -> int:
-        space = self._known.get(context)
+        space = self._spaces.by_context.get(context)
         if space is None or not name or not where:
             return BAD_INPUT
         address = space.symbols.get((thread, name))
@@ -136,7 +135,7 @@ class Callbacks:
 
     def _read_memory(self) -> Callable[..., int]:
         # Return the function for reads, which is written for speed, because libraries call it by far most often.
-        owner, known, view, slow = self._owner, self._known, self._view, self._read
+        owner, spaces, view, slow = self._owner, self._spaces.by_context, self._view, self._read
         word = POINTER.unpack_from
 
         def read_memory(context: int, thread: int, where: int, size: int, buffer: int) -> int:
@@ -147,7 +146,7 @@ class Callbacks:
                 if not where or not buffer:
                     return BAD_INPUT
                 address = word(view, where + 8)[0]
-                space = known.get(context)
+                space = spaces.get(context)
                 if space is None:
                     return BAD_INPUT
                 page = space.pages.get(address >> _PAGE_BITS)
@@ -161,7 +160,7 @@ class Callbacks:
 
         return read_memory
 
-    def _read(self, space: KnownSpace, address: int, size: int, buffer: int) -> int:
+    def _read(self, space: CachedSpace, address: int, size: int, buffer: int) -> int:
         if not size:
             return OK
         if size > _MAX_READ or address + size > 1 << 64:
@@ -173,7 +172,7 @@ class Callbacks:
         return DEVICE_WRITE_ERROR
 
     def _read_string(self, context: int, thread: int, where: int, size: int, buffer: int) -> int:
-        space = self._known.get(context)
+        space = self._spaces.by_context.get(context)
         if space is None or not where or not buffer:
             return BAD_INPUT
         (address,) = POINTER.unpack_from(self._view, where + 8)
@@ -187,7 +186,7 @@ class Callbacks:
         return OK
 
     def _convert(self, context: int, source: int, unit: int, count: int, target: int) -> int:
-        space = self._known.get(context)
+        space = self._spaces.by_context.get(context)
         size = unit * count
         if space is None or not source or not target or unit > _MAX_UNIT or size > _MAX_READ:
             return BAD_INPUT
@@ -201,7 +200,7 @@ class Callbacks:
         return OK
 
     def _thread_context(self, context: int, kind: int, size: int, identifier: int, where: int) -> int:
-        space = self._known.get(context)
+        space = self._spaces.by_context.get(context)
         if space is None or not where or not identifier or not 0 < size <= _MAX_ID:
             return BAD_INPUT
         raw = bytes(self._view[identifier : identifier + size])

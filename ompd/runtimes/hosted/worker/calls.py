@@ -27,7 +27,7 @@ from ompd.runtimes.hosted.signatures import MAX_ENUMERATED, SIGNATURES, UNWRITTE
 from ompd.runtimes.hosted.worker.callbacks import Callbacks
 from ompd.runtimes.hosted.worker.channel import Channel, Result, refused, started
 from ompd.runtimes.hosted.worker.raw import MAX_TEXT, Blocks, RawMemory
-from ompd.runtimes.hosted.worker.spaces import BAD_INPUT, ERROR, OK, KnownSpace, Spaces
+from ompd.runtimes.hosted.worker.spaces import BAD_INPUT, ERROR, OK, CachedSpace, Spaces
 
 TYPE_CHECKING = False  # not from `typing`, whose import takes longer than this whole module
 
@@ -169,7 +169,7 @@ class OmpdLibrary:
     def _keep_house(self, number: int, words: Sequence[int], blob: memoryview) -> Result:
         if number == ADD:
             context, ahead = words
-            self._spaces.known[context] = KnownSpace(context, ahead)
+            self._spaces.by_context[context] = CachedSpace(context, ahead)
             return Result(OK)
         for (handle_or_context,) in COUNT.iter_unpack(in_blob(blob, words[0])):
             if number == RELEASE:
@@ -351,4 +351,4 @@ class OmpdLibrary:
         for number in sorted(own, key=lambda number: self.handles[number].letter == "S"):
             held = self.handles.pop(number)
             self.call(_RELEASING[held.letter], held.pointer)
-        self._spaces.known.pop(context, None)
+        self._spaces.by_context.pop(context, None)

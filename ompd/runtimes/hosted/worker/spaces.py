@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 OK, BAD_INPUT, ERROR, CALLBACK_ERROR = 0, 3, 4, 12
 
 
-class KnownSpace:
+class CachedSpace:
     """The cache for a process or device, which is identified by its context."""
 
     __slots__ = ("ahead", "context", "failed", "is_swapped", "pages", "sizes", "symbols", "threads")
@@ -48,11 +48,11 @@ class Spaces:
 
     def __init__(self, channel: Channel) -> None:
         self._channel = channel
-        self.known: dict[int, KnownSpace] = {}
+        self.by_context: dict[int, CachedSpace] = {}
         self._exact: tuple[int, bytes] | None = None
 
     def _ask(
-        self, which: int, space: KnownSpace, *, thread: int = 0, words: Sequence[int] = (), raw: bytes = b""
+        self, which: int, space: CachedSpace, *, thread: int = 0, words: Sequence[int] = (), raw: bytes = b""
     ) -> int:
         # Have the host serve a callback, keep the entries of its answer, and return the answer's code.
         code, entries = self._channel.ask(which, space.context, thread=thread, words=words, raw=raw)
@@ -61,7 +61,7 @@ class Spaces:
         return code
 
     def _keep(self, what: int, context: int, first: int, second: int, raw: bytes) -> None:
-        space = self.known.get(context)
+        space = self.by_context.get(context)
         if space is None:
             return
         if what == PAGES:
@@ -78,14 +78,14 @@ class Spaces:
         elif what == SIZES:
             space.sizes, space.is_swapped = raw, bool(first)
 
-    def learn_sizes(self, space: KnownSpace) -> int:
+    def learn_sizes(self, space: CachedSpace) -> int:
         """Put the sizes of types into ``space.sizes``, and return a code."""
         if space.sizes:
             return OK
         code = self._ask(ASK_SIZES, space)
         return code if code or space.sizes else CALLBACK_ERROR
 
-    def symbol(self, space: KnownSpace, thread: int, name: bytes) -> int:
+    def symbol(self, space: CachedSpace, thread: int, name: bytes) -> int:
         """Put the address of a symbol into ``space.symbols``, and return a code."""
         key = thread, name
         if key in space.symbols:
@@ -99,7 +99,7 @@ class Spaces:
                 space.failed[key] = code
         return code
 
-    def thread(self, space: KnownSpace, kind: int, identifier: bytes) -> int:
+    def thread(self, space: CachedSpace, kind: int, identifier: bytes) -> int:
         """Put the context of a thread into ``space.threads``, and return a code."""
         key = kind, identifier
         if key in space.threads:
@@ -107,9 +107,9 @@ class Spaces:
         code = self._ask(ASK_THREAD, space, words=(kind,), raw=identifier)
         return code if code or key in space.threads else CALLBACK_ERROR
 
-    def read(self, space: KnownSpace, address: int, size: int) -> bytes | int:
+    def read(self, space: CachedSpace, address: int, size: int) -> bytes | int:
         """Return bytes of the target, or the code that explains why they are unavailable."""
-        cached = self._kept(space, address, size)
+        cached = self._cached(space, address, size)
         if cached is not None:
             return cached
         self._exact = None
@@ -118,15 +118,15 @@ class Spaces:
             return code
         return self._answered(space, address, size)
 
-    def _answered(self, space: KnownSpace, address: int, size: int) -> bytes | int:
+    def _answered(self, space: CachedSpace, address: int, size: int) -> bytes | int:
         exact, self._exact = self._exact, None
         if exact is not None and exact[0] == address and len(exact[1]) == size:
             return exact[1]
-        cached = self._kept(space, address, size)
+        cached = self._cached(space, address, size)
         return cached if cached is not None else CALLBACK_ERROR
 
     @staticmethod
-    def _kept(space: KnownSpace, address: int, size: int) -> bytes | None:
+    def _cached(space: CachedSpace, address: int, size: int) -> bytes | None:
         number, offset = divmod(address, PAGE)
         if offset + size <= PAGE:
             page = space.pages.get(number)
@@ -140,7 +140,7 @@ class Spaces:
             pages.append(page)
         return b"".join(pages)[offset : offset + size]
 
-    def read_string(self, space: KnownSpace, address: int, size: int) -> bytes | int:
+    def read_string(self, space: CachedSpace, address: int, size: int) -> bytes | int:
         """Return bytes of the target up to and including the first NUL, at most *size*, or a code."""
         text = b""
         while len(text) < size:
@@ -155,7 +155,7 @@ class Spaces:
             text += page[start:stop]
         return text
 
-    def _rest_of_string(self, space: KnownSpace, address: int, size: int) -> bytes | int:
+    def _rest_of_string(self, space: CachedSpace, address: int, size: int) -> bytes | int:
         self._exact = None
         code = self._ask(ASK_STRING, space, words=(address, size))
         if code:
