@@ -6,23 +6,17 @@ import itertools
 from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from ompd.contract.callbacks import Callbacks
 from ompd.errors import LibraryError, OmpdError, Rc
 from ompd.runtimes.hosted import protocol
 from ompd.runtimes.hosted.api import Batch, Outcome, Ref, SpaceRef
-from ompd.runtimes.hosted.connection import Connection, Lines, rc_of, returned
+from ompd.runtimes.hosted.connection import Connection, rc_of, returned
 from ompd.runtimes.hosted.messages import Call, Callback, Malformed, Reply
 from ompd.runtimes.hosted.process import Interface, Limits, Loadable, Loads
 from ompd.runtimes.hosted.protocol import ADD, ANSWER_HEAD, COUNT, FORGET, RELEASE, signed
 from ompd.runtimes.hosted.serving import Server
 from ompd.runtimes.hosted.signatures import SIGNATURES, Function
-
-if TYPE_CHECKING:
-    from types import TracebackType
-
-    from typing_extensions import Self
 
 __all__ = ["HostedLibrary", "Limits", "Loadable"]
 
@@ -50,13 +44,11 @@ _SIGNED = {
 }
 
 
-class HostedLibrary:
+class HostedLibrary(Connection):
     """A running, initialised library. It can inspect any number of processes, one call at a time.
 
     :param warnings: gets each cleaned line that the library prints, and warnings about its misbehaviour
     :param waits: whether to wait until the library is ready. Otherwise the first use waits, like :meth:`wait`
-    :param program: a worker to use instead of the Python worker, for a library of another architecture
-        (``runtime_stub/host/``)
     :raises LibraryError: if the library cannot be loaded or initialised
     """
 
@@ -65,20 +57,10 @@ class HostedLibrary:
         loadable: Loads,
         *,
         limits: Limits | None = None,
-        warnings: Lines | None = None,
+        warnings: list[str] | None = None,
         waits: bool = True,
         program: Path | None = None,
     ) -> None:
-        self.name = loadable.name
-        """The library's name in messages."""
-        self.api_version = 0
-        """The version of the interface that the library implements, as a value of ``_OPENMP``; 0 until the library is
-        ready.
-        """
-        self.version_string = ""
-        """The library's own version text (``ompd_get_version_string``), cleaned; empty until the library is ready."""
-        self.functions: frozenset[str] = frozenset()
-        """The C names of the interface's functions that the library has; empty until the library is ready."""
         self._numbers = itertools.count(1)
         self._servers: dict[int, Server] = {}
         self._released: list[int] = []
@@ -86,42 +68,9 @@ class HostedLibrary:
         self._added: list[tuple[int, int]] = []
         self._faults: dict[int, OmpdError] = {}
         self._is_closed = False
-        self._connection = Connection(
-            loadable,
-            _OMPD,
-            self,
-            limits=limits or Limits(),
-            warnings=warnings if warnings is not None else [],
-            program=program,
-        )
+        super().__init__(loadable, _OMPD, limits=limits or Limits(), warnings=warnings, program=program)
         if waits:
             self.wait()
-
-    def wait(self) -> None:
-        """Wait until the library is ready. Its descriptors must stay open until then.
-
-        :raises LibraryError: if the library cannot be loaded or initialised
-        """
-        ready = self._connection.wait()
-        self.api_version, self.version_string = ready.api_version, ready.version_string
-        self.functions = ready.functions
-
-    @property
-    def error(self) -> LibraryError | None:
-        """The reason why the library's process has ended, None while it runs."""
-        return self._connection.error
-
-    @property
-    def process_id(self) -> int:
-        """The id of the library's process."""
-        return self._connection.process_id
-
-    @property
-    def allocated(self) -> int:
-        """The number of memory blocks that the library had not freed after the last exchange, or, after :meth:`close`,
-        at its end.
-        """
-        return self._connection.allocated
 
     def batch(self) -> Batch:
         """Return a new batch of calls."""
@@ -156,7 +105,7 @@ class HostedLibrary:
         if self.error is None and self._is_closed:
             raise LibraryError(self.name, None, "it has been closed", has_ended=True)
         self.wait()
-        self._connection.check()
+        self.check()
         released, self._released = self._released, []
         forgotten, self._forgotten = self._forgotten, []
         added, self._added = self._added, []
@@ -168,14 +117,14 @@ class HostedLibrary:
             if numbers:
                 first.append(Call(function, (b"".join(map(COUNT.pack, numbers)),)))
         try:
-            replies = self._connection.make([*first, *calls], len(released) + further)
+            replies = self.make([*first, *calls], len(released) + further)
         finally:
             for number in forgotten:
                 self._servers.pop(number, None)
         try:
             return self._outcomes(calls, replies[len(first) :])
         except Malformed as error:
-            raise self._connection.invalid() from error
+            raise self.invalid() from error
 
     def _expect(self, calls: Sequence[Call]) -> None:
         for server in self._servers.values():
@@ -197,7 +146,7 @@ class HostedLibrary:
         first, second, _ = callback.words
         answer, fault = server.answer(callback.which, callback.thread, first, second, callback.raw)
         if fault is not None and len(self._faults) < _MAX_CALLS:
-            self._faults[self._connection.calls & 0xFFFFFFFF] = fault
+            self._faults[self._process.progress.calls & 0xFFFFFFFF] = fault
         return answer
 
     def _outcomes(self, calls: Sequence[Call], replies: Sequence[Reply]) -> list[Outcome]:
@@ -243,8 +192,8 @@ class HostedLibrary:
     def _finish(self) -> None:
         if self.error is not None:
             return
-        if not self._connection.is_ready:
-            self._connection.fail("not waited for")
+        if not self.is_ready:
+            self.fail("not waited for")
             return
         # Devices have higher numbers than their processes, and are forgotten before them.
         self._forgotten = sorted(self._servers, reverse=True)
@@ -254,17 +203,9 @@ class HostedLibrary:
                 [Call(Function.FINALIZE, ())] if finalize in self.functions else [], self.allocated
             )
             if outcomes and outcomes[0].rc:
-                self._connection.report(f"{returned(outcomes[0].rc)} in {finalize}")
+                self.report(f"{returned(outcomes[0].rc)} in {finalize}")
         except LibraryError as error:
-            self._connection.report(str(error).removeprefix(f"{self.name}: "))
+            self.report(str(error).removeprefix(f"{self.name}: "))
         finally:
-            self._connection.end()
+            self._process.end()
             self._servers.clear()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from ompd.errors import LibraryError, Rc
-from ompd.records import record
 from ompd.runtimes.hosted.loading.sandbox import UNCONFINED
 from ompd.runtimes.hosted.messages import (
     Call,
@@ -23,42 +23,18 @@ from ompd.runtimes.hosted.messages import (
 from ompd.runtimes.hosted.process import Interface, Limits, Loads, WorkerProcess, interpreters
 from ompd.runtimes.hosted.protocol import ABSENT, ANSWER, BATCH, CALLBACK, RESULTS, UNLOADED, VERSION, WARNING, signed
 
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
 _MAX_WARNINGS = 40
 
 
-class Answers(Protocol):
-    """The debugger's answers to the callbacks of a library."""
-
-    def answer(self, callback: Callback) -> bytes:
-        """Return the body of the answer to a callback.
-
-        :raises Malformed: if the interface has no such callback
-        """
-
-
-class Lines(Protocol):
-    """A place for lines of text, such as a list."""
-
-    def append(self, line: str, /) -> None:
-        """Add a line."""
-
-
-@record
-class Ready:
-    """The result of the library's start: the version of the interface that it implements, its own version
-    text, cleaned, and the C names of the functions that it has.
-    """
-
-    api_version: int
-    version_string: str
-    functions: frozenset[str]
-
-
-class Connection:
-    """The process of a library, from its start to its end.
+class Connection(ABC):
+    """A library in a separate process, from its start to its end.
 
     :param warnings: gets each cleaned line that the library prints, and warnings about its misbehaviour
-    :param program: a worker to use instead of the Python worker
+    :param program: a worker to use instead of the Python worker, for a library of another architecture
+        (``runtime_stub/host/``)
     :raises LibraryError: if the process cannot be started
     """
 
@@ -66,22 +42,46 @@ class Connection:
         self,
         loadable: Loads,
         interface: Interface,
-        answers: Answers,
         *,
         limits: Limits,
-        warnings: Lines,
-        program: Path | None,
+        warnings: list[str] | None = None,
+        program: Path | None = None,
     ) -> None:
         self.name = loadable.name
+        """The library's name in messages."""
+        self.api_version = 0
+        """The version of the interface that the library implements; 0 until the library is ready."""
+        self.version_text = ""
+        """The library's own version text, cleaned; empty until the library is ready."""
+        self.functions: frozenset[str] = frozenset()
+        """The C names of the interface's functions that the library has; empty until the library is ready."""
+        self.is_ready = False
+        """Whether the library has started."""
         self.allocated = 0
-        """The number of blocks that the library had allocated and not freed after the last exchange."""
-        self._loadable, self._interface, self._answers = loadable, interface, answers
-        self._limits, self._warnings, self._program = limits, warnings, program
+        """The number of memory blocks that the library had not freed after the last exchange."""
+        self._loadable, self._interface, self._program, self._limits = loadable, interface, program, limits
+        self._warnings = warnings if warnings is not None else []
         self._warning_count = 0
         self._is_busy = False
-        self._ready: Ready | None = None
         self._interpreters = iter(interpreters())
         self._start()
+
+    @abstractmethod
+    def answer(self, callback: Callback) -> bytes:
+        """Return the body of the answer to a callback.
+
+        :raises Malformed: if the interface has no such callback
+        """
+
+    @abstractmethod
+    def close(self) -> None:
+        """End the library's process, whatever its state."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_exception: object) -> None:
+        self.close()
 
     def _start(self) -> None:
         interpreter = next(self._interpreters, None)
@@ -100,16 +100,6 @@ class Connection:
         """The id of the library's process."""
         return self._process.process_id
 
-    @property
-    def calls(self) -> int:
-        """The number of calls of the library's functions so far."""
-        return self._process.progress.calls
-
-    @property
-    def is_ready(self) -> bool:
-        """Whether the result of the library's start has been received."""
-        return self._ready is not None
-
     def check(self) -> None:
         """Check that the process runs and that no call is in progress.
 
@@ -120,16 +110,15 @@ class Connection:
         if self._is_busy:
             raise LibraryError(self.name, None, "a call from within a callback, which is not allowed")
 
-    def wait(self) -> Ready:
-        """Wait for the result of the library's start and return it. The library's descriptors must stay open until
-        then.
+    def wait(self) -> None:
+        """Wait until the library is ready. Its descriptors must stay open until then.
 
         :raises LibraryError: if the library cannot be loaded or initialised
         """
-        while self._ready is None:
+        while not self.is_ready:
             self.check()
             try:
-                self._ready = self._received_ready()
+                self._receive_start()
             except LibraryError:
                 # If no function has been called, the Python interpreter itself has failed. Another interpreter may
                 # work.
@@ -141,7 +130,6 @@ class Connection:
             except BaseException:
                 self._process.fail("interrupted")
                 raise
-        return self._ready
 
     def _starts_again(self) -> bool:
         try:
@@ -150,14 +138,16 @@ class Connection:
             return False
         return True
 
-    def _received_ready(self) -> Ready:
+    def _receive_start(self) -> None:
         (reply,) = self._received(1)
         if not reply.rows or reply.words[1] != VERSION:
             raise self._process.fail(f"its process speaks version {reply.words[1]} of the protocol")
         text = clean(reply.rows[0].raw)
         if reply.outcome or reply.code:
             raise self._process.end_for(self._refusal(reply, text))
-        return Ready(signed(reply.words[2]), text, frozenset(clean(row.raw) for row in reply.rows[1:]))
+        self.api_version, self.version_text = signed(reply.words[2]), text
+        self.functions = frozenset(clean(row.raw) for row in reply.rows[1:])
+        self.is_ready = True
 
     def _refusal(self, reply: Reply, text: str) -> LibraryError:
         if reply.outcome == UNLOADED:
@@ -197,7 +187,7 @@ class Connection:
                 kind, body = self._process.receive(self._limits.seconds)
                 if kind == CALLBACK:
                     begun = time.monotonic()
-                    answer = self._answers.answer(read_callback(body))
+                    answer = self.answer(read_callback(body))
                     self._process.excuse(time.monotonic() - begun)
                     self._process.send(ANSWER, answer)
                 elif kind == WARNING:
@@ -227,10 +217,6 @@ class Connection:
         for line in self._process.output():
             # This is the only line that a worker itself prints, before the library is loaded.
             self.report(line if line == UNCONFINED else f"printed {line}")
-
-    def end(self) -> None:
-        """End the process, after giving it some time to end by itself."""
-        self._process.end()
 
     def fail(self, fault: str) -> None:
         """End the process now. Later uses are refused with *fault* as the reason, or with an earlier fault."""

@@ -41,7 +41,7 @@ class Libraries:
         self._finder = finder
         self._serving: dict[_Runtime, _Serving | _ServingDmpl] = {}
         self._failed: dict[_Runtime, OmpdError] = {}
-        self._notes = _DistinctLines()
+        self._notes: list[str] = []
 
     @property
     def faults(self) -> Sequence[OmpdError]:
@@ -60,7 +60,7 @@ class Libraries:
     @property
     def notes(self) -> Sequence[str]:
         """Lines that libraries have printed, and reasons why files were skipped."""
-        return tuple(self._notes.lines)
+        return tuple(dict.fromkeys(self._notes))
 
     def over(self, process: Process, runtimes: Iterator[Found]) -> Iterator[Found]:
         """Yield the runtimes. Those that a library can serve get the library's plugin."""
@@ -118,12 +118,12 @@ class Libraries:
         with self._open(process, runtime) as opened:
             digest = opened.digest()
             dmpl = Beside(opened.name, digest, self._notes)
-            for reason in opened.passed_over:
-                self._notes.append(reason)
+            # A debugger restarts a library at each stop, and the library prints the same again.
+            self._notes[:] = dict.fromkeys((*self._notes, *opened.passed_over))
             if opened.entries.isdisjoint(OMPD_ENTRIES):
                 return _ServingDmpl(HostedBy("DMPL", opened.name, dmpl.start(), digest), dmpl)
             library = HostedLibrary(opened, warnings=self._notes, program=program_for(opened))
-        return _Serving(library, HostedBy("OMPD", opened.name, library.version_string, digest), dmpl)
+        return _Serving(library, HostedBy("OMPD", opened.name, library.version_text, digest), dmpl)
 
     def _open(self, process: Process, runtime: Found) -> Opened:
         try:
@@ -140,15 +140,6 @@ class Libraries:
         if not names:
             raise OmpdError(f"{runtime.module.name} {_NONE_NAMED}", hint="--ompd-library FILE names one")
         return open_named(names, runtime.module.name, self._finder)
-
-
-class _DistinctLines:
-    # Lines without repetitions. A debugger restarts a library at each stop, and the library prints the same again.
-    def __init__(self) -> None:
-        self.lines: dict[str, None] = {}
-
-    def append(self, line: str, /) -> None:
-        self.lines[line] = None
 
 
 def _names(process: Process, runtime: Found) -> Sequence[str]:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from struct import error as struct_error
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 from ompd.runtimes.hosted.protocol import CALL, CALLBACK_HEAD, COUNT, RESULT, RESULTS_HEAD, ROW
+
+if TYPE_CHECKING:
+    from ompd.runtimes.hosted.api import Ref
 
 MAX_ROWS = 1 << 17
 """Limit for all results of an exchange."""
@@ -17,19 +20,11 @@ class Malformed(Exception):
     """A message does not follow the protocol."""
 
 
-class Numbered(Protocol):
-    """An argument that is passed as its number, such as a handle."""
-
-    @property
-    def number(self) -> int:
-        """The number."""
-
-
 class Call(NamedTuple):
     """One call: the number of the function, its arguments, and the number for the handle that the call makes."""
 
     function: int
-    arguments: Sequence[Numbered | int | bytes]
+    arguments: Sequence[Ref | int | bytes]
     makes: int = 0
 
 
@@ -68,39 +63,6 @@ class Callback(NamedTuple):
     raw: bytes
 
 
-class RowReader:
-    """Reads the rows of a message from start to end, so that two results cannot share rows.
-
-    :param start: the offset in *body* at which the rows begin
-    """
-
-    def __init__(self, body: bytes, start: int) -> None:
-        self._body, self._next, self._left = body, start, MAX_ROWS
-
-    def read(self, offset: int, count: int) -> list[Row]:
-        """Return *count* rows from *offset* on.
-
-        :raises Malformed: if the rows are not there, or have already been read
-        """
-        self._left -= count
-        if offset < self._next or self._left < 0:
-            raise Malformed("rows that belong to another result, or too many")
-        rows = []
-        try:
-            for _ in range(count):
-                first, second, size = ROW.unpack_from(self._body, offset)
-                offset += ROW.size
-                raw = self._body[offset : offset + size]
-                if len(raw) != size:
-                    raise Malformed("a row ends early")
-                offset += size
-                rows.append(Row(first, second, raw))
-        except struct_error as error:
-            raise Malformed(f"rows: {error}") from error
-        self._next = offset
-        return rows
-
-
 def packed_calls(calls: Sequence[Call]) -> list[bytes]:
     """Return the body of a batch, in parts."""
     parts = [COUNT.pack(len(calls))]
@@ -132,12 +94,36 @@ def read_replies(body: bytes, expected: int) -> tuple[list[Reply], int]:
     end = RESULTS_HEAD.size + RESULT.size * expected
     if count != expected or len(body) < end:
         raise Malformed(f"{count} results for {expected} calls, in {len(body)} bytes")
-    reader = RowReader(body, end)
     replies = []
+    row_total = 0
+    next_row = end  # two results cannot share rows
     for code, outcome, row_count, begun, *words in RESULT.iter_unpack(body[RESULTS_HEAD.size : end]):
-        rows = reader.read(end + (words[0] >> 32), row_count) if row_count else ()
+        rows: Sequence[Row] = ()
+        if row_count:
+            first_row = end + (words[0] >> 32)
+            row_total += row_count
+            if first_row < next_row or row_total > MAX_ROWS:
+                raise Malformed("rows that belong to another result, or too many")
+            rows, next_row = _read_rows(body, first_row, row_count)
         replies.append(Reply(code, outcome, begun, words, rows))
     return replies, allocated
+
+
+def _read_rows(body: bytes, offset: int, count: int) -> tuple[list[Row], int]:
+    # Rows, and the offset of their end.
+    rows = []
+    try:
+        for _ in range(count):
+            first, second, size = ROW.unpack_from(body, offset)
+            offset += ROW.size
+            raw = body[offset : offset + size]
+            if len(raw) != size:
+                raise Malformed("a row ends early")
+            offset += size
+            rows.append(Row(first, second, raw))
+    except struct_error as error:
+        raise Malformed(f"rows: {error}") from error
+    return rows, offset
 
 
 def read_callback(body: bytes) -> Callback:

@@ -99,13 +99,12 @@ def test_numbers_of_calls_and_callbacks_are_the_same_in_c() -> None:
 @pytest.mark.parametrize("width", WIDTHS)
 def test_a_message_may_be_as_large_as_the_limit(width: int, tmp_path: Path) -> None:
     with hosted(tmp_path, width) as library:
-        connection = library._connection
         size = MAX_MESSAGE - COUNT.size - CALL.size
-        (reply,) = connection.make([Call(RELEASE, (bytes(size - size % COUNT.size),))])
+        (reply,) = library.make([Call(RELEASE, (bytes(size - size % COUNT.size),))])
         assert (reply.code, reply.outcome, reply.rows) == (0, CALLED, ())
-        connection._process._socket.sendall(HEADER.pack(MAX_MESSAGE + 1, BATCH))
+        library._process._socket.sendall(HEADER.pack(MAX_MESSAGE + 1, BATCH))
         with pytest.raises(LibraryError, match=r"its process failed \(a message is too large\)"):
-            connection.make([])
+            library.make([])
 
 
 @pytest.mark.parametrize("width", WIDTHS)

@@ -47,15 +47,20 @@ class Library:
         """Do nothing, because these handles are numbers only."""
 
     def identities(self) -> Identities[TaskRef, Handle]:
-        return Identities(self, self)  # type: ignore[arg-type]
+        return Things(self)  # type: ignore[arg-type]
+
+
+class Things(Identities[TaskRef, Handle]):
+    """The things that handles stand for."""
 
     def compare(self, batch: Batch, one: TaskRef, other: TaskRef) -> Pending[int]:
-        """Compare two handles."""
         return batch.task_handle_compare(one, other)
 
     def new(self, ref: TaskRef) -> Handle:
-        """Return what a handle is of."""
         return Handle(None, ref)  # type: ignore[arg-type]
+
+    def of(self, refs: Sequence[TaskRef]) -> list[Handle]:
+        return self.place(refs)
 
 
 def placed(library: Library, keys: Sequence[int] | None = None) -> list[int]:

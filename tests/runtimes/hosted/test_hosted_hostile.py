@@ -235,7 +235,7 @@ def test_what_it_prints_has_no_escape_sequences(host: Host, capfd: pytest.Captur
         f"{made.name}: clear \\x1b[2J\\x1b]0;title\\x07 it\\n",
     }
     assert capfd.readouterr() == ("", "")
-    assert made.version_string == "hostile \\x1b[31mlibrary"
+    assert made.version_text == "hostile \\x1b[31mlibrary"
 
 
 @pytest.mark.parametrize("number", [19, 20])

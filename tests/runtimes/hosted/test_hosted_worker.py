@@ -8,7 +8,7 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from ompd.runtimes.hosted import connection
 from ompd.runtimes.hosted.api import Batch, Icv, IcvWord, ParallelRef, Pending, SpaceRef, TaskRef, ThreadRef
 from ompd.runtimes.hosted.client import HostedLibrary
 from ompd.runtimes.hosted.loading.libraries import open_library
-from ompd.runtimes.hosted.messages import Call, Malformed, Reply, Row, RowReader, clean, read_replies
+from ompd.runtimes.hosted.messages import MAX_ROWS, Call, Malformed, Reply, Row, clean, read_replies
 from ompd.runtimes.hosted.process import interpreters
 from ompd.runtimes.hosted.protocol import (
     ANSWER_HEAD,
@@ -496,16 +496,26 @@ def test_the_page_has_the_functions_and_their_numbers() -> None:
 # Messages that a library may have overwritten: the host trusts none of them
 
 
+def results(places: Sequence[tuple[int, int]], rows: bytes) -> bytes:
+    """Return a message with results whose rows are at these places: offset and number."""
+    parts = [RESULT.pack(Rc.OK, CALLED, count, 0, offset << 32, 0, 0, 0) for offset, count in places]
+    return RESULTS_HEAD.pack(len(places), 0) + b"".join(parts) + rows
+
+
 def test_rows_belong_to_one_result_and_are_few() -> None:
-    body = packed_rows([(1, 2, b"one"), (3, 4, b"two")])
-    reader = RowReader(body, 0)
-    size = len(body) // 2
-    assert reader.read(0, 1) == [(1, 2, b"one")] and reader.read(size, 1) == [(3, 4, b"two")]
-    for offset, count in ((0, 1), (size, 1), (len(body), 1), (len(body), 1 << 20)):
+    rows = packed_rows([(1, 2, b"one"), (3, 4, b"two")])
+    size = len(rows) // 2
+    replies, _ = read_replies(results([(0, 1), (size, 1)], rows), 2)
+    assert [reply.rows for reply in replies] == [[(1, 2, b"one")], [(3, 4, b"two")]]
+    for offset, count in ((0, 1), (size - 1, 1), (len(rows), 1), (len(rows), 1 << 20)):
         with pytest.raises(Malformed):
-            reader.read(offset, count)
+            read_replies(results([(0, 1), (offset, count)], rows), 2)
     with pytest.raises(Malformed):
-        RowReader(body[:-1], 0).read(0, 2)
+        read_replies(results([(0, 2)], rows[:-1]), 1)
+    empty = packed_rows([(0, 0, b"")] * (MAX_ROWS + 1))
+    assert len(read_replies(results([(0, MAX_ROWS)], empty), 1)[0][0].rows) == MAX_ROWS
+    with pytest.raises(Malformed):
+        read_replies(results([(0, MAX_ROWS + 1)], empty), 1)
 
 
 @pytest.mark.parametrize(

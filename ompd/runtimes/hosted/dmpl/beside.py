@@ -12,7 +12,6 @@ from ompd.contract.dmpl import NamedVariable, ProcessRef, Result, RtlNames
 from ompd.contract.dmpl_debugger import Debugger
 from ompd.contract.helpers.demangling import variable_of
 from ompd.errors import BadFile, BadInput, LibraryError, OmpdError
-from ompd.runtimes.hosted.connection import Lines
 from ompd.runtimes.hosted.dmpl.client import HostedLibrary
 from ompd.runtimes.hosted.loading.libraries import DMPL_ENTRIES, open_library
 from ompd.runtimes.hosted.messages import clean
@@ -62,7 +61,7 @@ class Beside:
     :param warnings: gets each line that the library prints
     """
 
-    def __init__(self, path: str, digest: str, warnings: Lines) -> None:
+    def __init__(self, path: str, digest: str, warnings: list[str]) -> None:
         self._path, self._digest, self._warnings = path, digest, warnings
         self._debugger = Debugger(warnings.append)
         self._started: HostedLibrary | None = None

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
 from ompd.contract.dmpl import (
@@ -20,18 +20,13 @@ from ompd.contract.dmpl import (
     ThreadRef,
     TypeFunctions,
 )
-from ompd.errors import BadInput, LibraryError, OmpdError, Unsupported
+from ompd.errors import BadInput, OmpdError, Unsupported
 from ompd.runtimes.hosted import messages
-from ompd.runtimes.hosted.connection import Connection, Lines
+from ompd.runtimes.hosted.connection import Connection
 from ompd.runtimes.hosted.dmpl.protocol import ARGUMENTS, MAX_DATA, MAX_NAME, NAMES, Call, Callback
 from ompd.runtimes.hosted.messages import Malformed, Reply
 from ompd.runtimes.hosted.process import Interface, Limits, Loads
 from ompd.runtimes.hosted.protocol import DMPL, PAPER, signed, single_answer
-
-if TYPE_CHECKING:
-    from types import TracebackType
-
-    from typing_extensions import Self
 
 _DMPL, _PAPER = (Interface(word, "a DMPL library", NAMES) for word in (DMPL, PAPER))
 # Reading a list of 65,536 variables takes 6 callbacks for each.
@@ -45,13 +40,11 @@ _Answer = tuple[int, int, bytes]  # a code, a word, bytes
 _NO_SUCH = Result.FIRST_USER_CODE + 1
 
 
-class HostedLibrary:
+class HostedLibrary(Connection):
     """A DMPL library that runs in a separate process.
 
     :param warnings: gets each cleaned line that the library prints to its own output, and warnings about its
         misbehaviour
-    :param program: a worker to use instead of the Python worker, for a library of another architecture
-        (``runtime_stub/host/``)
     :param extends: whether to pass the extension to the library, if it accepts one
     :raises LibraryError: if the library cannot be loaded, or lacks a function
     :raises Unsupported: if the library implements another version of the interface
@@ -62,7 +55,7 @@ class HostedLibrary:
         loadable: Loads,
         *,
         limits: Limits = _LIMITS,
-        warnings: Lines | None = None,
+        warnings: list[str] | None = None,
         program: Path | None = None,
         extends: bool = True,
     ) -> None:
@@ -75,47 +68,19 @@ class HostedLibrary:
         self._found_types: list[DmplType] = []
         self._infos: dict[int, Info] = {}
         self._addresses: dict[int, int] = {}
-        self._methods = self._table()
-        self._connection = Connection(
-            loadable,
-            _DMPL if extends else _PAPER,
-            self,
-            limits=limits,
-            warnings=warnings if warnings is not None else [],
-            program=program,
-        )
-        ready = self._connection.wait()
-        self._version, self._version_string = ready.api_version, ready.version_string
-        if self._version != INTERFACE_COMPATIBILITY:
+        interface = _DMPL if extends else _PAPER
+        super().__init__(loadable, interface, limits=limits, warnings=warnings, program=program)
+        self.wait()
+        if self.api_version != INTERFACE_COMPATIBILITY:
             self.close()
             raise Unsupported(
-                f"{loadable.name}: version {self._version:#x} of DMPL is not known, only {INTERFACE_COMPATIBILITY} is; "
-                f"the library says that it is {self._version_string!r}"
+                f"{self.name}: version {self.api_version:#x} of DMPL is not known, only {INTERFACE_COMPATIBILITY} is; "
+                f"the library says that it is {self.version_text!r}"
             )
-
-    # Start and end
-
-    @property
-    def process_id(self) -> int:
-        """The id of the library's process."""
-        return self._connection.process_id
-
-    @property
-    def error(self) -> LibraryError | None:
-        """The reason why the library's process has ended, None while it runs."""
-        return self._connection.error
 
     def close(self) -> None:
         """End the library's process, whatever its state."""
-        self._connection.fail("it has been closed")
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()
+        self.fail("it has been closed")
 
     # ompd.contract.dmpl.Library
 
@@ -126,10 +91,10 @@ class HostedLibrary:
     initialize = initialise
 
     def version_compatibility(self) -> int:
-        return self._version
+        return self.api_version
 
     def version_string(self) -> str:
-        return self._version_string
+        return self.version_text
 
     def error_string(self, code: int) -> str:
         return _text(self._ask(Call.ERROR_STRING, code, texts=(1,)).rows[0].raw)
@@ -162,21 +127,24 @@ class HostedLibrary:
 
     def _ask(self, call: Call, *arguments: int | bytes, texts: tuple[int, ...] = (0,)) -> Reply:
         # Make a call, and return its result. *texts* are the numbers of texts that it may have.
-        (reply,) = self._connection.make([messages.Call(call, arguments)])
+        (reply,) = self.make([messages.Call(call, arguments)])
         if len(reply.rows) not in texts:
-            raise self._connection.invalid()
+            raise self.invalid()
         return reply
 
     def answer(self, callback: messages.Callback) -> bytes:
-        method = self._methods.get(callback.which)
-        if method is None:
-            raise Malformed(f"callback {callback.which}")
+        try:
+            which = Callback(callback.which)
+        except ValueError as error:
+            raise Malformed(f"callback {callback.which}") from error
         arguments: list[int | bytes] = []
-        for letter, word in zip(ARGUMENTS[Callback(callback.which)], (*callback.words, 0), strict=False):
+        for letter, word in zip(ARGUMENTS[which], (*callback.words, 0), strict=False):
             if letter == "b":
                 arguments.append(callback.raw)
             else:
                 arguments.append(signed(word) if letter == "i" else word)
+        # The method has the callback's name.
+        method: Callable[..., _Answer] = getattr(self, f"_{which.name.lower()}")
         try:
             return single_answer(*method(*arguments))
         except OmpdError:
@@ -222,29 +190,6 @@ class HostedLibrary:
         return self._addresses.get(id(info), 0) if info is not None else 0
 
     # Callbacks
-
-    def _table(self) -> Mapping[int, Callable[..., _Answer]]:
-        # The method that answers each callback.
-        return {
-            Callback.PUT_PROCESS_INFO: self._put_process_info,
-            Callback.GET_PROCESS_INFO: self._get_process_info,
-            Callback.PUT_THREAD_INFO: self._put_thread_info,
-            Callback.GET_THREAD_INFO: self._get_thread_info,
-            Callback.GET_PROCESS: self._get_process,
-            Callback.GET_TYPE_SIZES: self._get_type_sizes,
-            Callback.FIND_SYMBOL: self._find_symbol,
-            Callback.FIND_TYPE: self._find_type,
-            Callback.GET_DATA: self._get_data,
-            Callback.GET_PTHREAD_KEY: self._get_pthread_key,
-            Callback.TARGET_TO_HOST: self._target_to_host,
-            Callback.MALLOC: self._malloc,
-            Callback.FREE: self._free,
-            Callback.ERROR_STRING: self._error_string,
-            Callback.PRINTS: self._prints,
-            Callback.SIZEOF: self._sizeof,
-            Callback.FIELD_OFFSET: self._field_offset,
-            Callback.SOURCE_OF: self._source_of,
-        }
 
     @property
     def _own(self) -> CallbackTable:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 import mmap
 from _thread import get_ident
-from collections.abc import Callable
 from typing import Any, ClassVar
 
 from ompd.runtimes.hosted.dmpl.protocol import MAX_DATA, MAX_NAME, Callback
@@ -67,12 +66,7 @@ class Table:
         self._owner = get_ident()
         self._texts: dict[int, ctypes.Array[ctypes.c_char]] = {}  # kept because a library may still read them
         self._storage: dict[int, ctypes.Array[ctypes.c_char]] = {}
-        functions: tuple[Callable[..., Any], ...] = (
-            *(self._put_process_info, self._get_process_info, self._put_thread_info, self._get_thread_info),
-            *(self._get_process, self._get_type_sizes, self._find_symbol, self._find_type, self._get_data),
-            *(self._get_pthread_key, self._target_to_host, self._malloc, self._free, self._error_string),
-            *(self._prints, self._sizeof, self._field_offset, self._source_of),
-        )
+        functions = [getattr(self, f"_{callback.name.lower()}") for callback in Callback]
         pointers = [kind(function) for kind, function in zip(_KINDS, functions, strict=True)]
         # The table ends at the end of its page, and the next page is not readable, so a library that reads past the
         # table crashes.

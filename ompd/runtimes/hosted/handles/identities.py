@@ -7,8 +7,9 @@ region or task.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Hashable, Sequence
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, TypeVar
 
 from ompd.errors import CorruptState, Unavailable
 from ompd.runtimes.hosted.api import Batch, Pending, Ref
@@ -23,27 +24,27 @@ _MAX_ENTITIES = 1 << 16
 
 _Ref = TypeVar("_Ref", bound=Ref)
 _Entity = TypeVar("_Entity", bound=Handle)
-_Ref_contra = TypeVar("_Ref_contra", bound=Ref, contravariant=True)
-_Entity_co = TypeVar("_Entity_co", bound=Handle, covariant=True)
 
 
-class Kind(Protocol[_Ref_contra, _Entity_co]):
-    """What differs between regions and tasks."""
-
-    def compare(self, batch: Batch, one: _Ref_contra, other: _Ref_contra, /) -> Pending[int]:
-        """Add the comparison of two handles to a batch."""
-
-    def new(self, ref: _Ref_contra, /) -> _Entity_co:
-        """Return a new region or task, given its handle."""
-
-
-class Identities(Generic[_Ref, _Entity]):
+class Identities(ABC, Generic[_Ref, _Entity]):
     """The known regions, or the known tasks."""
 
-    def __init__(self, library: HostedLibrary, kind: Kind[_Ref, _Entity]) -> None:
-        self._library, self._kind = library, kind
+    def __init__(self, library: HostedLibrary) -> None:
+        self._library = library
         self._groups: dict[Hashable, list[_Entity]] = {}
         self._compared = self._count = 0
+
+    @abstractmethod
+    def compare(self, batch: Batch, one: _Ref, other: _Ref) -> Pending[int]:
+        """Add the comparison of two handles to a batch."""
+
+    @abstractmethod
+    def new(self, ref: _Ref) -> _Entity:
+        """Return a new region or task, given its handle."""
+
+    @abstractmethod
+    def of(self, refs: Sequence[_Ref]) -> list[_Entity]:
+        """Return the region or task of each handle."""
 
     def add(self, entity: _Entity, key: Hashable = None) -> None:
         """Add a new region or task."""
@@ -88,7 +89,7 @@ class Identities(Generic[_Ref, _Entity]):
                 return entity
         if self._count >= _MAX_ENTITIES:
             raise CorruptState(0, f"{self._library.name}: its regions and tasks do not end")
-        entity = self._kind.new(ref)
+        entity = self.new(ref)
         self.add(entity, key)
         return entity
 
@@ -97,5 +98,5 @@ class Identities(Generic[_Ref, _Entity]):
         if self._compared > _MAX_COMPARED:
             raise Unavailable(f"{self._library.name}: there are too many handles to find out which are of one thing")
         batch = self._library.batch()
-        pending = [self._kind.compare(batch, ref, other) for other in others]
+        pending = [self.compare(batch, ref, other) for other in others]
         return [difference.value() == 0 for difference in pending]

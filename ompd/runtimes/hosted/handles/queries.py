@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Concatenate, NoReturn, ParamSpec, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, NoReturn, ParamSpec, TypeVar
 
 from ompd.contract.ompd import Scope
 from ompd.errors import LibraryError, NoCall, OmpdError, Rc, Unavailable
@@ -11,12 +11,12 @@ from ompd.runtimes.hosted.api import Batch, Pending, Ref
 
 if TYPE_CHECKING:
     from ompd.runtimes.hosted.client import HostedLibrary
+    from ompd.runtimes.hosted.handles.identities import Identities
     from ompd.runtimes.hosted.handles.space import HostedSpace
 
 _T = TypeVar("_T")
 _Ref = TypeVar("_Ref", bound=Ref)
-_Entity_co = TypeVar("_Entity_co", covariant=True)
-_Ref_contra = TypeVar("_Ref_contra", bound=Ref, contravariant=True)
+_Entity = TypeVar("_Entity", bound="Handle")
 _Arguments = ParamSpec("_Arguments")
 
 # Codes that mean "there is no such object". The specification's code is UNAVAILABLE. LLVM's library returns UNSUPPORTED
@@ -94,13 +94,6 @@ class Handle:
         return self.fact(Batch.get_tool_data, scope).value & _WORD
 
 
-class Entities(Protocol[_Ref_contra, _Entity_co]):
-    """The regions, or the tasks, to which handles belong."""
-
-    def of(self, refs: Sequence[_Ref_contra], /) -> Sequence[_Entity_co]:
-        """Return the region or task of each handle."""
-
-
 def value(library: HostedLibrary, pending: Pending[_T]) -> _T:
     """Return the library's answer.
 
@@ -149,12 +142,12 @@ def no_call(fact: str) -> NoReturn:
 
 
 def placed(
-    library: HostedLibrary, pending: Sequence[Pending[_Ref]], entities: Entities[_Ref, _Entity_co]
-) -> list[_Entity_co | OmpdError | None]:
+    library: HostedLibrary, pending: Sequence[Pending[_Ref]], entities: Identities[_Ref, _Entity]
+) -> list[_Entity | OmpdError | None]:
     """Return the region or task for each answer of the library. An answer without an object gives None, a failed one
     gives the error.
     """
-    placed_entities: list[_Entity_co | OmpdError | None] = []
+    placed_entities: list[_Entity | OmpdError | None] = []
     refs: dict[int, _Ref] = {}
     for index, result in enumerate(pending):
         try:

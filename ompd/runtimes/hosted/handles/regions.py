@@ -183,39 +183,36 @@ class Region(Handle):
         no_call("how many tasks are not complete")
 
 
-class Regions:
+class Regions(Identities[ParallelRef, Region]):
     """The regions to which the threads and tasks of a runtime belong."""
 
     def __init__(self, space: HostedSpace) -> None:
+        super().__init__(space.hosted_library)
         self._space = space
         self.known: list[Region] = []
         self.around: dict[Region, Region | OmpdError | None] = {}
         """The enclosing region that the library reports, for each region that was queried."""
         self.names: dict[str, int] = {}
         """The number of times that each id has been given."""
-        self._identities: Identities[ParallelRef, Region] = Identities(space.hosted_library, self)
 
     def compare(self, batch: Batch, one: ParallelRef, other: ParallelRef) -> Pending[int]:
-        """Add the comparison of two handles to a batch."""
         return batch.parallel_handle_compare(one, other)
 
     def new(self, ref: ParallelRef) -> Region:
-        """Return a new region, given its handle."""
         region = Region(self._space, ref)
         self.known.append(region)
         return region
 
     def of(self, refs: Sequence[ParallelRef]) -> list[Region]:
-        """Return the region of each handle."""
         try:
             icv = self._space.icv_of(LEVEL, Scope.PARALLEL)
         except OmpdError:
-            return self._identities.place(refs)
+            return self.place(refs)
         # All handles of one region have the same level.
         batch = self._space.batch()
         levels = [batch.get_icv_from_scope(ref, Scope.PARALLEL, icv.number) for ref in refs]
         keys = [level.value().value if level.error() is None else None for level in levels]
-        return self._identities.place(refs, keys)
+        return self.place(refs, keys)
 
     @cached_property
     def most_threads(self) -> int:

@@ -215,10 +215,11 @@ def _frame(info: FrameInfo) -> FrameAddress | None:
     return FrameAddress(info.address, info.flag) if info.address else None
 
 
-class Tasks:
+class Tasks(Identities[TaskRef, Task]):
     """The tasks of a runtime that queries for its threads, regions or other tasks have returned."""
 
     def __init__(self, space: HostedSpace) -> None:
+        super().__init__(space.hosted_library)
         self._space = space
         self.known: list[Task] = []
         self.generating: dict[Task, Task | OmpdError | None] = {}
@@ -229,23 +230,19 @@ class Tasks:
         """The region that the library reports, for tasks that were queried and have no known place in a region."""
         self.names: dict[str, int] = {}
         """How often each id was given."""
-        self._identities: Identities[TaskRef, Task] = Identities(space.hosted_library, self)
         self._implicit: dict[Region, list[Task | OmpdError]] = {}
         self._implicit_on: dict[Thread, list[Task]] = {}
         self._without_key: list[Task] = []  # implicit tasks that are not in the identities yet
 
     def compare(self, batch: Batch, one: TaskRef, other: TaskRef) -> Pending[int]:
-        """Add the comparison of two handles to a batch."""
         return batch.task_handle_compare(one, other)
 
     def new(self, ref: TaskRef) -> Task:
-        """Return a new task, given its handle."""
         task = Task(self._space, ref)
         self.known.append(task)
         return task
 
     def of(self, refs: Sequence[TaskRef]) -> list[Task]:
-        """Return the task of each handle."""
         if not refs:
             return []
         for region in list(self._space.regions.known):
@@ -254,8 +251,8 @@ class Tasks:
                     self.implicit_tasks(region)
         tasks, self._without_key = self._without_key, []
         for task, key in zip(tasks, self._keys([task.ref for task in tasks]), strict=True):
-            self._identities.add(task, key)
-        return self._identities.place(refs, self._keys(refs))
+            self.add(task, key)
+        return self.place(refs, self._keys(refs))
 
     def _keys(self, refs: Sequence[TaskRef]) -> list[Hashable]:
         # A key for each task's handles: all handles of one task have the same frames and the same kind. Frames are

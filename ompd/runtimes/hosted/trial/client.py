@@ -4,7 +4,6 @@ callbacks.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -130,7 +129,7 @@ class Reply:
         return next((raw for number, raw in self.cells if number == cell), b"").ljust(64, b"\0")
 
 
-class Trial:
+class Trial(Connection):
     """A library's process, which performs steps until one of them ends the process.
 
     :param answers: the answers for each context that the tool passes, by the context's number
@@ -141,9 +140,8 @@ class Trial:
         self._answers = answers
         self.questions: dict[tuple[int, Question], None] = {}
         """The callbacks that were answered, with their contexts."""
-        # Lines that the library prints are not shown.
-        self._connection = Connection(library, _INTERFACE, self, limits=_LIMITS, warnings=deque(maxlen=0), program=None)
-        self.functions = self._connection.wait().functions
+        super().__init__(library, _INTERFACE, limits=_LIMITS)
+        self.wait()
 
     def play(self, steps: Iterable[Step]) -> list[Reply]:
         """Perform steps until one ends the process, and return the replies to the performed steps. The last reply may
@@ -158,7 +156,7 @@ class Trial:
 
     def _perform(self, step: Step) -> Reply:
         try:
-            (result,) = self._connection.make([_call(step)])
+            (result,) = self.make([_call(step)])
         except LibraryError as error:
             return Reply(ended=error.fault)
         return _reply(step["do"], result)
@@ -176,13 +174,7 @@ class Trial:
 
     def close(self) -> None:
         """End the process."""
-        self._connection.fail("has been tried")
-
-    def __enter__(self) -> Trial:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
+        self.fail("has been tried")
 
 
 def _call(step: Step) -> messages.Call:
