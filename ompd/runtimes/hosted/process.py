@@ -15,13 +15,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from struct import error as struct_error
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from ompd.errors import LibraryError
 from ompd.records import record
 from ompd.runtimes.hosted.messages import clean
 from ompd.runtimes.hosted.protocol import HEADER, MAX_MESSAGE, OWN_FAULT, PAGE, PROGRESS, message
 from ompd.safety.libraries import F_ADD_SEALS, F_SEAL_GROW, F_SEAL_SEAL, F_SEAL_SHRINK, memory_file
+
+if TYPE_CHECKING:
+    from ompd.runtimes.hosted.loading.libraries import Opened
 
 _ROOT = str(Path(__file__).parents[3])
 _SANDBOX = str(Path(__file__).with_name("loading") / "sandbox.py")
@@ -41,27 +44,21 @@ _SIGNALS = frozenset(signal.Signals)
 _CRASHES = {signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE, signal.SIGABRT, signal.SIGTRAP, signal.SIGSYS}
 
 
-class Loads(Protocol):
-    """A library that a worker can load, such as :class:`~ompd.runtimes.hosted.loading.libraries.Opened`."""
-
-    @property
-    def name(self) -> str:
-        """The library's name in messages."""
-
-    @property
-    def steps(self) -> Sequence[tuple[str, int, bool]]:
-        """The files to load, in order, the library last. Each has a name, an open descriptor (-1 if the process must
-        already have the file), and whether its symbols are global. The caller may close the descriptors once the
-        library has started.
-        """
-
-
 @record
 class Loadable:
-    """A library that a worker can load, given by its files."""
+    """A library that a worker can load, given by its files. ``name`` is the library's name in messages.
+
+    ``steps`` are the files to load, in order, the library last. Each has a name, an open descriptor (-1 if the process
+    must already have the file), and whether its symbols are global. The caller may close the descriptors once the
+    library has started.
+    """
 
     name: str
     steps: Sequence[tuple[str, int, bool]]
+
+
+Loads: TypeAlias = "Loadable | Opened"
+"""A library that a worker can load."""
 
 
 @record

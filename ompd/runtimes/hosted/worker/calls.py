@@ -71,13 +71,6 @@ class Held:
         self.pointer, self.letter, self.context = pointer, letter, context
 
 
-class _Prepared:
-    __slots__ = ("call", "gives", "number", "takes")
-
-    def __init__(self, number: int, call: Callable[..., int] | None, takes: str, gives: str) -> None:
-        self.number, self.call, self.takes, self.gives = number, call, takes, gives
-
-
 class OmpdLibrary:
     """The functions of the library, called as in C, and the handles that they have made.
 
@@ -88,12 +81,11 @@ class OmpdLibrary:
         self._channel = channel
         self._memory, self._blocks, self._spaces = RawMemory(), Blocks(), Spaces(channel)
         self._callbacks = Callbacks(channel, self._spaces, self._blocks, self._memory)
-        self._loaded: ctypes.CDLL | None = None
+        self._functions: dict[int, Callable[..., int]] = {}
         self._buffer = (ctypes.c_ubyte * (_PLACE * _PLACES))()
         self._bytes = memoryview(self._buffer).cast("B")
         start = ctypes.addressof(self._buffer)
         self._places = [start + _PLACE * number for number in range(_PLACES)]
-        self._prepared: dict[int, _Prepared] = {}
         self.handles: dict[int, Held] = {}
         # Codes of calls that failed to make a handle, by the number that the handle would have.
         self._failed: dict[int, int] = {}
@@ -106,9 +98,16 @@ class OmpdLibrary:
 
     def start(self, loaded: ctypes.CDLL) -> Result:
         """Initialise the library, and return the result of its start."""
-        self._loaded = loaded
+        for number, signature in SIGNATURES.items():
+            function = getattr(loaded, signature.name, None)
+            if function is not None and number != Function.LOAD:
+                function.restype = c_int
+                if "r" not in signature.gives:
+                    takes = [kind for letter in signature.takes for kind in _TYPES[letter]]
+                    function.argtypes = takes + [c_uint64] * len(signature.gives)
+                self._functions[number] = function
         for needed in (Function.GET_API_VERSION, Function.INITIALIZE, Function.PROCESS_INITIALIZE):
-            if not self.has(needed):
+            if needed not in self._functions:
                 return refused(ABSENT, 0, SIGNATURES[needed].name)
         version = c_int64(_FIRST_VERSION)
         code = self.call(Function.GET_API_VERSION, ctypes.addressof(version))
@@ -120,40 +119,18 @@ class OmpdLibrary:
         code = self.call(Function.INITIALIZE, version.value, ctypes.addressof(self._callbacks.table))
         if code:
             return refused(CALLED, code, SIGNATURES[Function.INITIALIZE].name)
-        functions = [function for function in SIGNATURES if function != Function.LOAD and self.has(function)]
-        return started(version.value, text, [(function, SIGNATURES[function].name) for function in functions])
+        return started(version.value, text, [(number, SIGNATURES[number].name) for number in self._functions])
 
-    def has(self, function: int) -> bool:
-        """Return whether the library has a function."""
-        return self._prepare(function).call is not None
-
-    def _prepare(self, number: int) -> _Prepared:
-        prepared = self._prepared.get(number)
-        if prepared is None:
-            signature = SIGNATURES.get(number)
-            if signature is None:
-                return _Prepared(number, None, "", "")
-            takes, gives = signature.takes, signature.gives
-            call = None if number == Function.LOAD else getattr(self._loaded, signature.name, None)
-            if call is not None:
-                call.restype = c_int
-                if "r" not in gives:
-                    call.argtypes = [kind for letter in takes for kind in _TYPES[letter]] + [c_uint64] * len(gives)
-            prepared = self._prepared[number] = _Prepared(number, call, takes, gives)
-        return prepared
-
-    def call(self, function: int, *arguments: Any) -> int:
-        """Call a function that the library has, and return its code, which may be any number.
+    def call(self, number: int, *arguments: Any) -> int:
+        """Call a function, and return its code, which may be any number.
 
         Results, if any, are stored at addresses in the arguments.
         """
-        return self._run(self._prepare(function), arguments)
-
-    def _run(self, prepared: _Prepared, arguments: Sequence[Any]) -> int:
-        if prepared.call is None:
+        function = self._functions.get(number)
+        if function is None:
             return _UNSUPPORTED
-        self._channel.begin(prepared.number)
-        code = prepared.call(*arguments)
+        self._channel.begin(number)
+        code = function(*arguments)
         self._channel.end()
         return code
 
@@ -161,7 +138,7 @@ class OmpdLibrary:
         """Make a call that the host has requested, and return its result."""
         if number >= RELEASE:
             return self._keep_house(number, words, blob)
-        result = self._perform(self._prepare(number), words, makes, blob)
+        result = self._perform(number, words, makes, blob)
         if makes and (result.code or result.outcome):
             self._failed[makes] = result.code
         return result
@@ -178,13 +155,14 @@ class OmpdLibrary:
                 self._forget(handle_or_context)
         return Result(OK)
 
-    def _perform(self, prepared: _Prepared, words: Sequence[int], makes: int, blob: memoryview) -> Result:
-        if prepared.call is None:
+    def _perform(self, number: int, words: Sequence[int], makes: int, blob: memoryview) -> Result:
+        if number not in self._functions:
             return Result(_UNSUPPORTED, ABSENT)
+        signature = SIGNATURES[number]
         arguments: list[Any] = []
         context = 0
         room = 0
-        for letter, word in zip(prepared.takes, words, strict=False):
+        for letter, word in zip(signature.takes, words, strict=False):
             if letter in _HANDLES:
                 held = self.handles.get(word)
                 if held is None:
@@ -197,7 +175,7 @@ class OmpdLibrary:
             elif letter == "b":
                 raw = in_blob(blob, word)
                 arguments += len(raw), raw
-                if prepared.number == Function.DEVICE_INITIALIZE:
+                if number == Function.DEVICE_INITIALIZE:
                     self._kept.append(raw)
             elif letter == "c":
                 context = word
@@ -211,14 +189,14 @@ class OmpdLibrary:
                 arguments.append(word)
         if room > _MAX_ID:
             return Result(BAD_INPUT, BAD_SIZE)
-        if prepared.number == Function.DEVICE_INITIALIZE:
+        if number == Function.DEVICE_INITIALIZE:
             context = words[1]
-        if "r" in prepared.gives:
-            return self._with_rows(prepared, arguments[0])
-        return self._called(prepared, arguments, makes, context, room)
+        if "r" in signature.gives:
+            return self._with_rows(number, arguments[0])
+        return self._called(number, arguments, makes, context, room)
 
-    def _called(self, prepared: _Prepared, arguments: list[Any], makes: int, context: int, room: int) -> Result:
-        gives = prepared.gives
+    def _called(self, number: int, arguments: list[Any], makes: int, context: int, room: int) -> Result:
+        gives = SIGNATURES[number].gives
         for place, letter in enumerate(gives):
             arguments.append(self._places[place])
             offset = place * _PLACE
@@ -226,7 +204,7 @@ class OmpdLibrary:
                 _FRAME.pack_into(self._bytes, offset, 0, 0, UNWRITTEN)
             else:
                 self._bytes[offset : offset + 64] = bytes(64)
-        code = self._run(prepared, arguments)
+        code = self.call(number, *arguments)
         if code not in (OK, _INCOMPLETE):
             return Result(code) if code in _CODES else Result(code, BAD_CODE)
         words: list[int] = []
@@ -273,16 +251,16 @@ class OmpdLibrary:
 
     # Functions with rows
 
-    def _with_rows(self, prepared: _Prepared, space: int) -> Result:
-        if prepared.number == Function.GET_DISPLAY_CONTROL_VARS:
-            return self._display_control_vars(prepared, space)
-        if prepared.number == Function.GET_DEVICE_THREAD_ID_KINDS:
-            return self._thread_id_kinds(prepared, space)
-        return self._enumerated(prepared, space)
+    def _with_rows(self, number: int, space: int) -> Result:
+        if number == Function.GET_DISPLAY_CONTROL_VARS:
+            return self._display_control_vars(number, space)
+        if number == Function.GET_DEVICE_THREAD_ID_KINDS:
+            return self._thread_id_kinds(number, space)
+        return self._enumerated(number, space)
 
-    def _enumerated(self, prepared: _Prepared, space: int) -> Result:
+    def _enumerated(self, number: int, space: int) -> Result:
         # All states or variables. The functions differ in the types of two arguments; only variables have a scope.
-        is_states = prepared.number == Function.ENUMERATE_STATES
+        is_states = number == Function.ENUMERATE_STATES
         following, name, scope = c_uint64(), c_uint64(), c_int()
         more = c_int64() if is_states else c_int()
         results = (following, name, more) if is_states else (following, name, scope, more)
@@ -293,7 +271,7 @@ class OmpdLibrary:
         while True:
             for result in results:
                 result.value = 0
-            code = self._run(prepared, (c_uint64(space), c_uint64(current), *addresses))
+            code = self.call(number, c_uint64(space), c_uint64(current), *addresses)
             if code:
                 return Result(code) if code in _CODES else Result(code, BAD_CODE)
             current = following.value
@@ -307,34 +285,33 @@ class OmpdLibrary:
             if not more.value:
                 return Result(OK, CALLED, (), packed_rows(rows.values()), len(rows))
 
-    def _display_control_vars(self, prepared: _Prepared, space: int) -> Result:
+    def _display_control_vars(self, number: int, space: int) -> Result:
         vector = c_uint64()
-        code = self._run(prepared, (c_uint64(space), ctypes.byref(vector)))
+        code = self.call(number, c_uint64(space), ctypes.byref(vector))
         if code:
             return Result(code) if code in _CODES else Result(code, BAD_CODE)
         pointers = self._memory.words(vector.value, _MAX_VECTOR)
         texts = [self._memory.text(pointer) for pointer in pointers or ()]
-        if self.has(Function.REL_DISPLAY_CONTROL_VARS):
-            self.call(Function.REL_DISPLAY_CONTROL_VARS, ctypes.addressof(vector))
+        self.call(Function.REL_DISPLAY_CONTROL_VARS, ctypes.addressof(vector))
         if pointers is None or None in texts or sum(len(text or b"") for text in texts) > MAX_TEXT:
             return Result(ERROR, BAD_TEXT)
         return Result(OK, CALLED, (), packed_rows((0, 0, text or b"") for text in texts), len(texts))
 
-    def _thread_id_kinds(self, prepared: _Prepared, space: int) -> Result:
+    def _thread_id_kinds(self, number: int, space: int) -> Result:
         kinds, sizes, count = c_uint64(), c_uint64(), c_int()
-        code = self._run(prepared, (c_uint64(space), *map(ctypes.byref, (kinds, sizes, count))))
+        code = self.call(number, c_uint64(space), *map(ctypes.byref, (kinds, sizes, count)))
         if code:
             return Result(code) if code in _CODES else Result(code, BAD_CODE)
-        number = count.value
-        if not 0 <= number <= MAX_ENUMERATED:
+        kind_count = count.value
+        if not 0 <= kind_count <= MAX_ENUMERATED:
             return Result(ERROR, BAD_SIZE)
-        arrays = [self._memory.read(where.value, 8 * number) for where in (kinds, sizes)]
+        arrays = [self._memory.read(where.value, 8 * kind_count) for where in (kinds, sizes)]
         for where in (kinds, sizes):
             self._blocks.free(where.value)
         if arrays[0] is None or arrays[1] is None:
             return Result(ERROR, BAD_TEXT)
-        pairs = zip(*(Struct(f"={number}Q").unpack(array) for array in arrays if array is not None), strict=True)
-        return Result(OK, CALLED, (), packed_rows((kind, size, b"") for kind, size in pairs), number)
+        pairs = zip(*(Struct(f"={kind_count}Q").unpack(array) for array in arrays if array is not None), strict=True)
+        return Result(OK, CALLED, (), packed_rows((kind, size, b"") for kind, size in pairs), kind_count)
 
     # Releasing
 

@@ -34,31 +34,15 @@ TYPE_CHECKING = False  # not from `typing`, whose import takes longer than this 
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from typing import Any, NoReturn, Protocol
+    from typing import NoReturn, TypeAlias
 
+    from ompd.runtimes.hosted.dmpl.worker import DmplLibrary
+    from ompd.runtimes.hosted.trial.worker import TrialLibrary
+    from ompd.runtimes.hosted.worker.calls import OmpdLibrary
+
+    Library: TypeAlias = OmpdLibrary | DmplLibrary | TrialLibrary
     # An entry of an answer to a callback: its kind, the context, two words, the bytes
-    Entry = tuple[int, int, int, int, bytes]
-
-    class Library(Protocol):
-        """A library in the worker, with one of the interfaces."""
-
-        @property
-        def allocated(self) -> int:
-            """The number of blocks that the library has allocated and not freed."""
-
-        def start(self, loaded: Any) -> Result:
-            """Begin with the library, and return the result of its start.
-
-            :param loaded: the library as loaded by ctypes
-            """
-
-        def perform(self, number: int, words: Sequence[int], makes: int, blob: memoryview) -> Result:
-            """Make a call that the host has requested, and return its result.
-
-            :param makes: the number for the handle that the call makes
-            :param blob: the blob with the bytes to which arguments refer
-            """
-
+    Entry: TypeAlias = tuple[int, int, int, int, bytes]
 
 _MAX_WARNINGS, _MAX_TEXT = 100, 2000
 _PIECE = 1 << 18
