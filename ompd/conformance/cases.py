@@ -228,8 +228,10 @@ def wrong_arguments(functions: frozenset[str], plan: Plan) -> Iterator[Case]:
             continue
         arguments = good(function, plan)
         for place, word in enumerate(routine.takes):
-            if word != ">?" and (word.startswith(">") or word in HANDLES or word == "any" or word == "id"):
-                rule = "null-result" if word.startswith(">") else "null-input"
+            is_result = word.startswith(">")
+            may_be_null = word == ">?" or not (is_result or word in HANDLES or word in ("any", "id"))
+            if not may_be_null:
+                rule = "null-result" if is_result else "null-input"
                 yield _changed(function, arguments, place, ("n", 0), "NULL", _REFUSED, word, rule)
             for title, value, allowed, rule in WRONG.get(word, ()):
                 if value in _known_numbers(plan).get(word, ()):
@@ -260,11 +262,8 @@ def _changed(
         noun = "handle"
     else:
         noun = {"num": "thread number", "icv": "variable"}.get(word, word)
-    setup = (
-        "loaded"
-        if ROUTINES[function].section.startswith("20.5.1.") or "context" in ROUTINES[function].takes
-        else "full"
-    )
+    routine = ROUTINES[function]
+    takes_no_handle = routine.section.startswith("20.5.1.") or "context" in routine.takes
     return Case(
         "-".join(f"{function}/{noun}-{place + 1}/{title}".split()),
         function,
@@ -272,7 +271,7 @@ def _changed(
         (*outs(changed), call(function, *changed)),
         allowed,
         rule,
-        setup=setup,
+        setup="loaded" if takes_no_handle else "full",
         needs=needs(changed),
     )
 
@@ -372,7 +371,7 @@ def released(functions: frozenset[str], plan: Plan) -> Iterator[Case]:
         # of the same address space, thread, region or task.
         getter = _GETTERS[letter]
         spare = OUT + 15
-        get_arguments = [(how, spare if how == "at" else value) for how, value in good(getter, plan)]
+        get_arguments = [(kind, spare if kind == "at" else value) for kind, value in good(getter, plan)]
         gone = [fill(spare, 0), call(getter, *get_arguments), if_ok(call(release, ("in", spare)))]
         yield Case(
             f"{release}/good",
@@ -397,7 +396,7 @@ def released(functions: frozenset[str], plan: Plan) -> Iterator[Case]:
             takes_it = ("in", cell) in good(function, plan) if function not in _NO_CASES else False
             if function in functions and function != release and takes_it:
                 arguments = [
-                    (how, spare if how == "in" and value == cell else value) for how, value in good(function, plan)
+                    (kind, spare if kind == "in" and value == cell else value) for kind, value in good(function, plan)
                 ]
                 steps = (*gone, *outs(arguments), if_ok(call(function, *arguments)))
                 title = f"a handle that {release} has released"

@@ -183,7 +183,8 @@ def _runs(library: Loads, subject: Subject | None, api: int, *, first: bool) -> 
 def _try_all(runs: Runs, functions: frozenset[str], *, is_whole: bool) -> None:
     def try_cases(cases: Iterable[Case]) -> None:
         for case in cases:
-            if case.function in functions and (is_whole or case.setup in _SETUPS_WITHOUT_PROGRAM):
+            has_setup = is_whole or case.setup in _SETUPS_WITHOUT_PROGRAM
+            if has_setup and case.function in functions:
                 runs.try_case(case)
 
     # Cases that each need a process of their own come last.

@@ -308,7 +308,7 @@ def _relations(plan: Plan) -> Iterator[Case]:
             fill(OUT + 10),
             call(compare, ("in", OUT + 9), ("in", same), ("at", OUT + 10)),
         )
-        needed = tuple(cell for how, cell in arguments if how == "in" and isinstance(cell, int))
+        needed = tuple(cell for kind, cell in arguments if kind == "in" and isinstance(cell, int))
         yield Case(
             f"{function}/same",
             function,

@@ -62,12 +62,12 @@ def _lines(finding: ConformanceFinding, script: Script, answers: Mapping[int, An
 def _statements(step: Step) -> Iterator[str]:
     do = step["do"]
     if do == "call":
-        arguments = [_argument(how, value) for how, value in step["arguments"]]
+        arguments = [_argument(kind, value) for kind, value in step["arguments"]]
         values = ", ".join(arguments) or "0"
         condition = "if (!last) " if step.get("if_ok") else ""
         yield f'    {condition}call("{step["function"]}", (W[6]){{{values}}}); /* {_comment(line_of(step))} */'
-        for how, value in step["arguments"]:
-            if how == "at":
+        for kind, value in step["arguments"]:
+            if kind == "at":
                 yield f"    {condition}show({int(value)});"
     elif do == "fill":
         yield f"    memset(cells[{int(step['cell'])}], {int(step['byte']):#x}, 64);"
@@ -85,14 +85,14 @@ def _statements(step: Step) -> Iterator[str]:
         yield '    printf("blocks %ld\\n", live);'
 
 
-def _argument(how: str, value: object) -> str:
-    if how == "table":
+def _argument(kind: str, value: object) -> str:
+    if kind == "table":
         return "(W)&nulls" if value else "(W)&callbacks"
-    if how == "raw":
+    if kind == "raw":
         return f"(W){_bytes(bytes.fromhex(str(value)))}"
-    if how == "n":
+    if kind == "n":
         return f"{int(str(value)) & 0xFFFFFFFFFFFFFFFF:#x}u"
-    return f"(W)cells[{int(str(value))}]" if how == "at" else f"word({int(str(value))})"
+    return f"(W)cells[{int(str(value))}]" if kind == "at" else f"word({int(str(value))})"
 
 
 def _bytes(raw: bytes) -> str:

@@ -134,7 +134,8 @@ def _enumerate(
         case = Case(f"{function}/walk/{count}", function, title, played, _OK, "enumeration", law, needs=(SPACE,))
         count_before = len(runs.findings)
         replies = runs.try_case(case)
-        if len(replies) < len(case.steps) or replies[-2].code != Rc.OK or len(runs.findings) > count_before:
+        has_failed = len(replies) < len(case.steps) or replies[-2].code != Rc.OK
+        if has_failed or len(runs.findings) > count_before:
             return
         runs.try_case(Case(f"{function}/name/{count}", function, title, played, _OK, name_rule, named, needs=(SPACE,)))
         current = replies[-2].word(OUT + 2)
@@ -204,7 +205,9 @@ def values(plan: Plan, icvs: Sequence[Icv]) -> Iterator[Case]:
         yield Case(f"{text}/text/{key}", text, icv.name, steps, allowed, "owned-text", owned_text, needs=(cell,))
         yield Case(f"{text}/has-text/{key}", text, icv.name, steps, may, "text-of-number", needs=(cell,))
         for scope, other in HANDLE_OF_SCOPE.items():
-            if {scope, icv.scope} <= {1, 2} or {scope, icv.scope} <= {5, 6} or scope == icv.scope:
+            scopes = {scope, icv.scope}
+            has_same_handles = len(scopes) == 1 or scopes <= {1, 2} or scopes <= {5, 6}
+            if has_same_handles:
                 continue
             for function in (number, text):
                 wrong = (fill(OUT), call(function, ("in", other), ("n", scope), ("n", icv.number), ("at", OUT)))
@@ -270,8 +273,9 @@ def display(runs: Runs) -> None:
 def faults(runs: Runs, functions: frozenset[str]) -> None:
     """Try every routine with each call of each callback failing once."""
     for function, routine in ROUTINES.items():
-        own = routine.section.startswith("20.5.1.") or function.startswith("ompd_rel_") or "vector" in routine.takes
-        if function not in functions or own or "compare" in function or function == "ompd_device_initialize":
+        is_start_or_end = routine.section.startswith("20.5.1.") or function == "ompd_device_initialize"
+        is_release = function.startswith("ompd_rel_") or "vector" in routine.takes
+        if function not in functions or is_start_or_end or is_release or "compare" in function:
             continue
         _faults_of(runs, function, good(function, runs.plan), "")
         if "string" in function and "any" in routine.takes:
@@ -306,7 +310,7 @@ def _faulty(
     code = _FAULTS.get(which, Rc.STALE_HANDLE)
     fault: Step = {"do": "fault", "which": which, "nth": nth, "code": int(code), "gives": True}
     over: Step = {"do": "fault", "which": which, "nth": 0, "code": 0}
-    results = [(word, cell) for word, (how, cell) in zip(takes, arguments, strict=True) if how == "at"]
+    results = [(word, cell) for word, (kind, cell) in zip(takes, arguments, strict=True) if kind == "at"]
     compare: tuple[Step, ...] = ()
     letter = results[0][0][1:]
     if letter in ("T", "P", "K"):
@@ -315,7 +319,7 @@ def _faulty(
         # The case first calls the routine without the fault, into another cell. That handle is later compared with the
         # handle that the routine gives in spite of the fault.
         first = call(
-            function, *[(how, OUT + 11 if value == cell and how == "at" else value) for how, value in arguments]
+            function, *[(kind, OUT + 11 if value == cell and kind == "at" else value) for kind, value in arguments]
         )
         comparison = call(f"ompd_{name}_handle_compare", ("in", cell), ("in", OUT + 11), ("at", OUT + 10))
         # The comparison is left out if the faulty call gives no handle.
@@ -374,12 +378,13 @@ def balances(runs: Runs, functions: frozenset[str]) -> None:
     """Try whether the library's memory grows although each result is released."""
     for function, routine in ROUTINES.items():
         results = [word[1:] for word in routine.takes if word.startswith(">")]
-        if function not in functions or function == "ompd_device_initialize" or "enumerate" in function:
+        gives_one_to_release = len(results) == 1 and results[0] in (*RELEASES, "s", "v")
+        if not gives_one_to_release or function == "ompd_device_initialize" or "enumerate" in function:
             continue
-        if len(results) != 1 or results[0] not in (*RELEASES, "s", "v"):
+        if function not in functions:
             continue
         arguments = good(function, runs.plan)
-        cell = next(value for how, value in arguments if how == "at")
+        cell = next(value for kind, value in arguments if kind == "at")
         release: Step = {"do": "free", "cell": cell}
         if results[0] in RELEASES:
             release = call(RELEASES[results[0]], ("in", cell))

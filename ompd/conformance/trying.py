@@ -114,7 +114,8 @@ class Runs:
             self.untried[case.function] = None
             return ()
         trial, handle_cells = self.begun(case.setup, alone=case.alone)
-        if case.setup in self.broken or not set(case.needs) <= handle_cells:
+        has_needs = case.setup not in self.broken and set(case.needs) <= handle_cells
+        if not has_needs:
             if case.alone:
                 trial.close()
             self.untried[case.function] = None
@@ -194,8 +195,8 @@ def handles_in(steps: Sequence[Step], replies: Sequence[Reply]) -> frozenset[int
         int(cell)
         for step, reply in zip(steps, replies, strict=False)
         if step["do"] == "call" and reply.code == Rc.OK
-        for how, cell in step["arguments"]
-        if how == "at" and reply.word(cell)
+        for kind, cell in step["arguments"]
+        if kind == "at" and reply.word(cell)
     )
 
 
@@ -213,7 +214,7 @@ def line_of(step: Step) -> str:
         return f"(memory is allocated with {step['byte']:#04x} in it)" if step["byte"] else ""
     if step["do"] != "call":
         return ""
-    words = [_argument(how, value) for how, value in step["arguments"]]
+    words = [_argument(kind, value) for kind, value in step["arguments"]]
     return f"{step['function']}({', '.join(words)})"
 
 
@@ -235,14 +236,14 @@ CALLBACKS = (
 _NAMES = ("space", "thread", "region", "task", "other_thread", "second_space", "thread_there", "implicit_task", "null")
 
 
-def _argument(how: str, value: object) -> str:
-    if how == "table":
+def _argument(kind: str, value: object) -> str:
+    if kind == "table":
         return "&nulls" if value else "&callbacks"
-    if how == "raw":
+    if kind == "raw":
         return f"&id /* {bytes.fromhex(str(value))[::-1].hex() or 'empty'} */"
-    if how == "n":
+    if kind == "n":
         number = int(str(value))
         return "NULL or 0" if not number else str(number if number < 1 << 63 else number - (1 << 64))
     cell = int(str(value))
     name = _NAMES[cell] if cell < len(_NAMES) else f"result_{cell}"
-    return f"&{name}" if how == "at" else name
+    return f"&{name}" if kind == "at" else name

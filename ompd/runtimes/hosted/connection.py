@@ -186,9 +186,9 @@ class Connection(ABC):
             while True:
                 kind, body = self._process.receive(self._limits.seconds)
                 if kind == CALLBACK:
-                    begun = time.monotonic()
+                    start_time = time.monotonic()
                     answer = self.answer(read_callback(body))
-                    self._process.excuse(time.monotonic() - begun)
+                    self._process.excuse(time.monotonic() - start_time)
                     self._process.send(ANSWER, answer)
                 elif kind == WARNING:
                     self.report(body)

@@ -39,7 +39,7 @@ class Libraries:
     def __init__(self, wanted: str, finder: Finder) -> None:
         self._wanted = wanted
         self._finder = finder
-        self._serving: dict[_Runtime, _Serving | _ServingDmpl] = {}
+        self._serving: dict[_Runtime, _Serving] = {}
         self._failed: dict[_Runtime, OmpdError] = {}
         self._notes: list[str] = []
 
@@ -114,14 +114,14 @@ class Libraries:
             )
         return replace(runtime, plugin=plugin, selected=None, hosted=serving.by)
 
-    def _start(self, process: Process, runtime: Found) -> _Serving | _ServingDmpl:
+    def _start(self, process: Process, runtime: Found) -> _Serving:
         with self._open(process, runtime) as opened:
             digest = opened.digest()
             dmpl = Beside(opened.name, digest, self._notes)
             # A debugger restarts a library at each stop, and the library prints the same again.
             self._notes[:] = dict.fromkeys((*self._notes, *opened.passed_over))
             if opened.entries.isdisjoint(OMPD_ENTRIES):
-                return _ServingDmpl(HostedBy("DMPL", opened.name, dmpl.start(), digest), dmpl)
+                return _Serving(None, HostedBy("DMPL", opened.name, dmpl.start(), digest), dmpl)
             library = HostedLibrary(opened, warnings=self._notes, program=program_for(opened))
         return _Serving(library, HostedBy("OMPD", opened.name, library.version_text, digest), dmpl)
 
@@ -150,25 +150,34 @@ def _names(process: Process, runtime: Found) -> Sequence[str]:
 
 
 class _Serving:
-    # A running library, and its address space of the last stop.
+    # A running library, and its address space of the last stop. A library that has only DMPL's functions has no address
+    # space, and keeps no data from one stop to the next.
 
-    def __init__(self, library: HostedLibrary, by: HostedBy, beside: Beside) -> None:
-        self._client, self.by = library, by
+    def __init__(self, library: HostedLibrary | None, by: HostedBy, beside: Beside) -> None:
+        self._library, self.by = library, by
         self._beside = beside
         self._space: HostedSpace | None = None
         self.has_begun = False
 
     @property
     def error(self) -> LibraryError | None:
-        return self._client.error
+        return self._library.error if self._library is not None else self._beside.error
 
     def begin(self, process: Process, runtime: Found) -> Plugin:
+        if self._library is None:
+            self.has_begun = True
+            no_handles = NoCall(
+                f"{self.by.file} is a DMPL library: DMPL has no function for threads, regions, tasks or control"
+                " variables",
+                hint="an OMPD library has them, and so has ompd's own plugin, without --ompd-library",
+            )
+            return HostedPlugin(runtime.kind, no_handles, self._beside)
         if self._space is not None:
-            self._client.forget(self._space.ref)
+            self._library.forget(self._space.ref)
             self._space = None
-        ref = self._client.batch().process_initialize(process.callbacks(runtime.module)).value()
+        ref = self._library.batch().process_initialize(process.callbacks(runtime.module)).value()
         self._space = HostedSpace(
-            process, runtime.module, self._client, ref, is_whole=runtime.is_whole, beside=self._beside
+            process, runtime.module, self._library, ref, is_whole=runtime.is_whole, beside=self._beside
         )
         self.has_begun = True
         return HostedPlugin(runtime.kind, self._space, self._beside)
@@ -186,29 +195,5 @@ class _Serving:
 
     def close(self) -> None:
         self._beside.close()
-        self._client.close()
-
-
-class _ServingDmpl:
-    # A library that has only DMPL's functions. It keeps no data from one stop to the next.
-
-    def __init__(self, by: HostedBy, dmpl: Beside) -> None:
-        self.by, self._dmpl = by, dmpl
-        self.has_begun = False
-
-    @property
-    def error(self) -> LibraryError | None:
-        return self._dmpl.error
-
-    def begin(self, process: Process, runtime: Found) -> Plugin:
-        self.has_begun = True
-        no_handles = NoCall(
-            f"{self.by.file} is a DMPL library: DMPL has no function for threads, regions, tasks or control variables",
-            hint="an OMPD library has them, and so has ompd's own plugin, without --ompd-library",
-        )
-        return HostedPlugin(runtime.kind, no_handles, self._dmpl)
-
-    begin_again = begin
-
-    def close(self) -> None:
-        self._dmpl.close()
+        if self._library is not None:
+            self._library.close()

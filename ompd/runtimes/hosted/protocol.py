@@ -137,9 +137,9 @@ def packed_callback(which: int, context: int, thread: int, words: Sequence[int],
     return CALLBACK_HEAD.pack(which, context, thread, first, second, third) + raw
 
 
-def entry(what: int, context: int, first: int, second: int, raw: bytes) -> bytes:
+def entry(kind: int, context: int, first: int, second: int, raw: bytes) -> bytes:
     """Return an entry of an answer."""
-    return ENTRY.pack(what, context, first, second, len(raw)) + raw
+    return ENTRY.pack(kind, context, first, second, len(raw)) + raw
 
 
 def single_answer(code: int, word: int = 0, raw: bytes = b"") -> bytes:

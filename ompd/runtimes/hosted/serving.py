@@ -88,8 +88,8 @@ class Server:
             return [self._sizes()]
         raise Unsupported(f"callback {which}")
 
-    def _entry(self, what: int, first: int, second: int, raw: bytes) -> bytes:
-        return entry(what, self._context, first, second, raw)
+    def _entry(self, kind: int, first: int, second: int, raw: bytes) -> bytes:
+        return entry(kind, self._context, first, second, raw)
 
     def _memory(self, address: int, size: int) -> list[bytes]:
         if not 0 < size <= _MAX_READ or address + size > _END:

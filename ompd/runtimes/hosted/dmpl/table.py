@@ -78,14 +78,14 @@ class Table:
         ctypes.CDLL(None).mprotect(ctypes.c_void_p(end), ctypes.c_size_t(mmap.PAGESIZE), 0)
         self.extension = _Extension(*pointers[_EXTENSION:])
 
-    def _ask(self, what: Callback, *words: int | None, raw: bytes = b"") -> tuple[int, int, bytes]:
+    def _ask(self, which: Callback, *words: int | None, raw: bytes = b"") -> tuple[int, int, bytes]:
         # The code, the word and the bytes of the debugger's answer. ctypes passes None for a null pointer.
         if get_ident() != self._owner:
             stop(b"the library called back from a thread of its own")
-        return self._channel.ask_single(what, words=[word or 0 for word in words], raw=raw)
+        return self._channel.ask_single(which, words=[word or 0 for word in words], raw=raw)
 
-    def _number(self, what: Callback, *words: int | None, raw: bytes = b"") -> int:
-        code, number, _ = self._ask(what, *words, raw=raw)
+    def _number(self, which: Callback, *words: int | None, raw: bytes = b"") -> int:
+        code, number, _ = self._ask(which, *words, raw=raw)
         return 0 if code else number
 
     # The callbacks, in the order of DMPL's table

@@ -76,9 +76,9 @@ class Answers:
         if code or not count:
             # The standard allows callbacks to return an error for memory that does not exist.
             return int(Rc.ERROR if code == Rc.DEVICE_READ_ERROR else code), 0, b""
-        what, _, start, word, size = protocol.ENTRY.unpack_from(body, ANSWER_HEAD.size)
+        entry_kind, _, start, word, size = protocol.ENTRY.unpack_from(body, ANSWER_HEAD.size)
         data = body[ANSWER_HEAD.size + protocol.ENTRY.size :][:size]
-        if what == protocol.PAGES:
+        if entry_kind == protocol.PAGES:
             data = data[first - start : first - start + second]
         return 0, int(word), bytes(data)
 
@@ -182,9 +182,9 @@ def _call(step: Step) -> messages.Call:
         function, names = _FUNCTIONS[step["do"]]
         return messages.Call(function, [int(step.get(name, 0)) for name in names])
     rows = []
-    for how, value in step["arguments"]:
-        is_raw = how == "raw"
-        rows.append((_KINDS[how], 0 if is_raw else value % (1 << 64), bytes.fromhex(value) if is_raw else b""))
+    for kind, value in step["arguments"]:
+        is_raw = kind == "raw"
+        rows.append((_KINDS[kind], 0 if is_raw else value % (1 << 64), bytes.fromhex(value) if is_raw else b""))
     return messages.Call(_NUMBERS[step["function"]], (packed_rows(rows), int(step.get("if_ok", False))))
 
 

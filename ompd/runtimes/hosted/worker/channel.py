@@ -191,9 +191,9 @@ class Channel:
         entries: list[Entry] = []
         offset = ANSWER_HEAD.size
         for _ in range(count):
-            what, of, first, second, size = ENTRY.unpack_from(body, offset)
+            kind, of_context, first, second, size = ENTRY.unpack_from(body, offset)
             offset += ENTRY.size
-            entries.append((what, of, first, second, body[offset : offset + size]))
+            entries.append((kind, of_context, first, second, body[offset : offset + size]))
             offset += size
         return code, entries
 

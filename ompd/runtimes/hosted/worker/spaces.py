@@ -60,22 +60,22 @@ class Spaces:
             self._keep(*entry)
         return code
 
-    def _keep(self, what: int, context: int, first: int, second: int, raw: bytes) -> None:
+    def _keep(self, kind: int, context: int, first: int, second: int, raw: bytes) -> None:
         space = self.by_context.get(context)
         if space is None:
             return
-        if what == PAGES:
+        if kind == PAGES:
             if len(space.pages) + len(raw) // PAGE > MAX_PAGES:
                 space.pages.clear()
             for offset in range(0, len(raw), PAGE):
                 space.pages[(first + offset) // PAGE] = raw[offset : offset + PAGE]
-        elif what == SYMBOL:
+        elif kind == SYMBOL:
             space.symbols[first, raw] = second
-        elif what == THREAD:
+        elif kind == THREAD:
             space.threads[first, raw] = second
-        elif what == BYTES:
+        elif kind == BYTES:
             self._exact = first, raw
-        elif what == SIZES:
+        elif kind == SIZES:
             space.sizes, space.is_swapped = raw, bool(first)
 
     def learn_sizes(self, space: CachedSpace) -> int:
