@@ -108,6 +108,13 @@ def test_a_message_may_be_as_large_as_the_limit(width: int, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("width", WIDTHS)
+def test_the_process_ends_by_itself_when_its_host_sends_nothing_more(width: int, tmp_path: Path) -> None:
+    with hosted(tmp_path, width) as library:
+        library.batch().process_initialize(invented()).value()
+    assert library._process._process.returncode == 0 and library.error is None
+
+
+@pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.quick("64")
 def test_what_is_kept_of_a_process_is_bounded(width: int, tmp_path: Path) -> None:
     size = 128 << 20

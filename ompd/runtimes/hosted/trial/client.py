@@ -1,6 +1,4 @@
-"""The host of a library on trial: the library's process, which performs one step at a time, and the answers to
-callbacks.
-"""
+"""The debugger's side of a trial: sends one step at a time to the library's process, and answers callbacks."""
 
 from __future__ import annotations
 
