@@ -31,7 +31,7 @@ _SANDBOX = str(Path(__file__).with_name("loading") / "sandbox.py")
 _START = """import sys; sys.path.append(sys.argv[1])
 from ompd.runtimes.hosted.worker.main import main
 main(sys.argv[2:])"""
-_PIECE = 1 << 18
+_PIECE, _SMALL = 1 << 18, 1 << 13
 _MAX_OUTPUT = 1 << 13
 # The most additional time for callbacks, in units of the limit for a call. A debugger may fetch a file for a callback.
 _MOST_EXCUSED = 30
@@ -109,6 +109,7 @@ class WorkerProcess:
         self._name, self._functions, self._limits = loadable.name, interface.functions, limits
         self._owner = os.getpid()
         self._printed = b""
+        self._unread = bytearray()
         self._final: Progress | None = None
         self.error: LibraryError | None = None
         """The reason why the process has ended, None while it runs."""
@@ -210,17 +211,19 @@ class WorkerProcess:
         return kind, self._exactly(size, seconds)
 
     def _exactly(self, size: int, seconds: float) -> bytes:
-        received = bytearray()
-        while len(received) < size:
+        # A header is mostly received together with its body.
+        while len(self._unread) < size:
             self._wait(seconds)
             try:
-                piece = self._socket.recv(min(size - len(received), _PIECE))
+                piece = self._socket.recv(min(max(size - len(self._unread), _SMALL), _PIECE))
             except OSError as error:
                 raise self._ended() from error
             if not piece:
                 raise self._ended()
-            received += piece
-        return bytes(received)
+            self._unread += piece
+        received = bytes(self._unread[:size])
+        del self._unread[:size]
+        return received
 
     def _wait(self, seconds: float) -> None:
         # Wait until there is data to receive.

@@ -115,6 +115,7 @@ PAGE = 4096
 PROGRESS = Struct("<QQ")
 
 _SIGN, _MASK = 1 << 63, (1 << 64) - 1
+_NO_WORDS = (0, 0, 0)
 
 
 def message(kind: int, *parts: bytes) -> bytes:
@@ -133,8 +134,8 @@ def packed_callback(which: int, context: int, thread: int, words: Sequence[int],
 
     :param words: at most three; a signed number is sent as its two's complement
     """
-    first, second, third = (*(word & _MASK for word in words), 0, 0, 0)[:3]
-    return CALLBACK_HEAD.pack(which, context, thread, first, second, third) + raw
+    padding = _NO_WORDS[len(words) :]
+    return CALLBACK_HEAD.pack(which, context, thread, *[word & _MASK for word in words], *padding) + raw
 
 
 def entry(kind: int, context: int, first: int, second: int, raw: bytes) -> bytes:

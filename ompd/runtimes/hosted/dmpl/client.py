@@ -23,7 +23,7 @@ from ompd.contract.dmpl import (
 from ompd.errors import BadInput, OmpdError, Unsupported
 from ompd.runtimes.hosted import messages
 from ompd.runtimes.hosted.connection import Connection
-from ompd.runtimes.hosted.dmpl.protocol import ARGUMENTS, MAX_DATA, MAX_NAME, NAMES, Call, Callback
+from ompd.runtimes.hosted.dmpl.protocol import ARGUMENTS, MAX_DATA, MAX_NAME, NAMES, Call
 from ompd.runtimes.hosted.messages import Malformed, Reply
 from ompd.runtimes.hosted.process import Interface, Limits, Loads
 from ompd.runtimes.hosted.protocol import DMPL, PAPER, signed, single_answer
@@ -34,6 +34,8 @@ _LIMITS = Limits(callbacks=1 << 19)
 _MAX_TYPES = 1 << 12
 _MAX_INFOS = 1 << 16
 
+# The name of the method that answers a callback, and the letters of the callback's arguments
+_METHODS = {int(which): (f"_{which.name.lower()}", letters) for which, letters in ARGUMENTS.items()}
 _Answer = tuple[int, int, bytes]  # a code, a word, bytes
 
 # The code with which this debugger answers a callback for a symbol, a type or memory that does not exist.
@@ -133,18 +135,16 @@ class HostedLibrary(Connection):
         return reply
 
     def answer(self, callback: messages.Callback) -> bytes:
-        try:
-            which = Callback(callback.which)
-        except ValueError as error:
-            raise Malformed(f"callback {callback.which}") from error
+        name, letters = _METHODS.get(callback.which, ("", ""))
+        if not name:
+            raise Malformed(f"callback {callback.which}")
         arguments: list[int | bytes] = []
-        for letter, word in zip(ARGUMENTS[which], (*callback.words, 0), strict=False):
+        for letter, word in zip(letters, (*callback.words, 0), strict=False):
             if letter == "b":
                 arguments.append(callback.raw)
             else:
                 arguments.append(signed(word) if letter == "i" else word)
-        # The method has the callback's name.
-        method: Callable[..., _Answer] = getattr(self, f"_{which.name.lower()}")
+        method: Callable[..., _Answer] = getattr(self, name)
         try:
             return single_answer(*method(*arguments))
         except OmpdError:
