@@ -12,12 +12,30 @@ from ompd.isa.instructions import Instruction
 def find_blocks(
     code: FunctionCode, most: int, *, has_handlers: bool
 ) -> tuple[Mapping[int, Sequence[Instruction]], Mapping[int, int]]:
-    """Return the blocks of a function by their addresses, and for each instruction's address that of its block.
+    """Return the blocks of a function by their addresses, and the address of each instruction's block.
 
     :param most: the largest number of instructions
     :param has_handlers: whether the ways to exception handlers are followed; they begin at calls that may throw
     :raises Unavailable: if the function has more instructions, or code that is not understood
     """
+    instructions, leaders = _reachable(code, most, has_handlers=has_handlers)
+    blocks: dict[int, list[Instruction]] = {}
+    block_of: dict[int, int] = {}
+    for leader in leaders:
+        block = blocks[leader] = []
+        address = leader
+        while address in instructions:
+            instruction = instructions[address]
+            block.append(instruction)
+            block_of[address] = leader
+            address = instruction.end
+            if address in leaders or instruction.flow not in ("next", "call") or not code.goes_on(instruction):
+                break
+    return {leader: block for leader, block in blocks.items() if block}, block_of
+
+
+def _reachable(code: FunctionCode, most: int, *, has_handlers: bool) -> tuple[Mapping[int, Instruction], set[int]]:
+    # The instructions that can be reached from the function's entry, by their addresses, and the first ones of blocks.
     instructions: dict[int, Instruction] = {}
     leaders = {code.entry}
     waiting = [code.entry]
@@ -38,16 +56,4 @@ def find_blocks(
             if instruction.flow == "branch":
                 leaders.add(instruction.end)
             address = instruction.end
-    blocks: dict[int, list[Instruction]] = {}
-    block_of: dict[int, int] = {}
-    for leader in leaders:
-        block = blocks[leader] = []
-        address = leader
-        while address in instructions:
-            instruction = instructions[address]
-            block.append(instruction)
-            block_of[address] = leader
-            address = instruction.end
-            if address in leaders or instruction.flow not in ("next", "call") or not code.goes_on(instruction):
-                break
-    return {leader: block for leader, block in blocks.items() if block}, block_of
+    return instructions, leaders

@@ -5,14 +5,14 @@ Ways are followed up to the next barrier only: threads of a team that parted hav
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 from ompd import naming
 from ompd.contract.process import Frame
 from ompd.debugger.flow.blocks import find_blocks
-from ompd.debugger.flow.conditions import Condition, Slice
+from ompd.debugger.flow.conditions import Condition, Slice, Statement
 from ompd.debugger.flow.function_code import FunctionCode
 from ompd.debugger.flow.loops import Loop, loop_around
 from ompd.debugger.flow.operands import OperandAddresses
@@ -88,19 +88,10 @@ class Branches:
         ways = self._ways(frame)
         return ways.loop(ways.instruction_of(frame))
 
-    def read_by(
-        self,
-        frame: Frame,
-        branch: Branch,
-        is_wanted: Callable[[int], bool],
-        is_earlier: Callable[[int], bool],
-        parameters: Callable[[int], int | None],
-    ) -> Condition:
+    def condition(self, frame: Frame, branch: Branch, statement: Statement) -> Condition:
         """Return the operands that a branch in the function of *frame* depends on, with their addresses in this frame.
 
-        :param is_wanted: returns whether the instruction at an address belongs to the branch's statement
-        :param is_earlier: returns whether the instruction belongs to an earlier statement
-        :param parameters: returns how many parameters the function at an address has, None if that is unknown
+        :param statement: the statement of the branch
         :raises Unavailable: if the code cannot be followed
         """
         ways, processor = self._ways(frame), self._processor
@@ -109,8 +100,8 @@ class Branches:
         if self._has_frame_pointer(branch.address):
             pointers[processor.frame_pointer] = frame.registers.get(processor.frame_pointer)
         operands = OperandAddresses(self._functions.memory, processor, ways, pointers)
-        condition = Slice(ways.blocks, processor, operands, self._functions.targets, parameters)
-        return condition.of(branch.block[0], ways.before, is_wanted, is_earlier)
+        instructions = Slice(ways.blocks, processor, operands, self._functions.targets, statement)
+        return instructions.condition(branch.block[0], ways.before)
 
     def tested(self, frame: Frame, branch: Branch) -> str:
         """Return the name of the routine whose result a branch compares with 0, ``""`` for other comparisons.

@@ -5,8 +5,8 @@ Only instructions of the branch's own statement count.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple, Protocol
 
 from ompd.debugger.flow.call_targets import CallTargets
 from ompd.debugger.flow.operands import OperandAddresses
@@ -35,13 +35,25 @@ class Condition(NamedTuple):
     calls: tuple[int | None, ...]
 
 
+class Statement(Protocol):
+    """The statement of a branch, by the lines of the source."""
+
+    def contains(self, address: int) -> bool:
+        """Return whether the instruction at an address belongs to this statement."""
+
+    def follows(self, address: int) -> bool:
+        """Return whether the instruction at an address belongs to an earlier statement."""
+
+    def parameters(self, function: int) -> int | None:
+        """Return the number of parameters of the function at an address, None if it is unknown."""
+
+
 class Slice:
-    """The instructions on which a branch depends.
+    """The instructions of a *statement* on which its branch depends.
 
     :param blocks: the function's blocks by their addresses
     :param operands: the addresses of operands in memory
     :param targets: the targets of calls
-    :param parameters: returns how many parameters the function at an address has, None if that is unknown
     """
 
     def __init__(
@@ -50,36 +62,29 @@ class Slice:
         processor: Processor,
         operands: OperandAddresses,
         targets: CallTargets,
-        parameters: Callable[[int], int | None],
+        statement: Statement,
     ) -> None:
         self._blocks, self._processor = blocks, processor
-        self._operands, self._targets, self._parameters = operands, targets, parameters
+        self._operands, self._targets, self._statement = operands, targets, statement
         self._reads: dict[int, Read] = {}
         self._calls: dict[int, int | None] = {}
 
-    def of(
-        self,
-        leader: int,
-        before: Mapping[int, Sequence[int]],
-        is_wanted: Callable[[int], bool],
-        is_earlier: Callable[[int], bool],
-    ) -> Condition:
+    def condition(self, leader: int, before: Mapping[int, Sequence[int]]) -> Condition:
         """Return the operands that the branch at the end of the block *leader* depends on.
 
+        Calls of earlier statements are ignored.
+
         :param before: the predecessors of each block
-        :param is_wanted: returns whether the instruction at an address belongs to the branch's statement
-        :param is_earlier: returns whether the instruction at an address belongs to an earlier statement; calls of
-            earlier statements are ignored
         """
         # The registers and memory addresses whose values the branch depends on, at the end of each block.
         needed: dict[int, tuple[set[int], set[int]]] = {leader: ({FLAGS}, set())}
         order = [leader]
         for block in order:
             registers, addresses = needed[block]
-            self._follow(self._blocks[block], registers, addresses, is_earlier)
+            self._follow(self._blocks[block], registers, addresses)
             for predecessor in before.get(block, ()):
                 last = self._blocks[predecessor][-1]
-                if predecessor in needed or len(order) == _MAX_BLOCKS or not is_wanted(last.address):
+                if predecessor in needed or len(order) == _MAX_BLOCKS or not self._statement.contains(last.address):
                     continue
                 # A branch before this block is a part of the condition, as in a && b.
                 flags = {FLAGS} if last.flow == "branch" else set()
@@ -88,33 +93,25 @@ class Slice:
         reads = tuple(self._reads[address] for address in sorted(self._reads))
         return Condition(reads, tuple(self._calls[address] for address in sorted(self._calls)))
 
-    def _follow(
-        self,
-        block: Sequence[Instruction],
-        registers: set[int],
-        addresses: set[int],
-        is_earlier: Callable[[int], bool],
-    ) -> None:
+    def _follow(self, block: Sequence[Instruction], registers: set[int], addresses: set[int]) -> None:
         # Goes backwards: updates registers and addresses to those needed at the beginning of the block.
         for number in range(len(block) - 1, -1, -1):
             instruction = block[number]
             if instruction.flow == "call":
-                self._call(block, number, registers, is_earlier)
+                self._call(block, number, registers)
             elif instruction.flow == "next":
                 self._next(instruction, registers, addresses)
 
-    def _call(
-        self, block: Sequence[Instruction], number: int, registers: set[int], is_earlier: Callable[[int], bool]
-    ) -> None:
+    def _call(self, block: Sequence[Instruction], number: int, registers: set[int]) -> None:
         processor, instruction = self._processor, block[number]
         is_needed = processor.result in registers or processor.first_vector in registers
         registers.difference_update(processor.caller_saved)
         registers.difference_update({register for register in registers if register >= processor.first_vector})
-        if not is_needed or is_earlier(instruction.address):
+        if not is_needed or self._statement.follows(instruction.address):
             return
         target = self._targets.target(instruction)
         self._calls[instruction.address] = target
-        count = self._parameters(target) if target is not None else None
+        count = self._statement.parameters(target) if target is not None else None
         arguments = set(processor.arguments[:count] if count is not None else processor.arguments)
         # With debug information, the called function's parameters are known. A parameter's register that the block has
         # not set still holds the caller's own parameter.

@@ -19,6 +19,7 @@ from ompd.session import Session
 if TYPE_CHECKING:
     from ompd.debugger.flow.branches import Branch
     from ompd.debugger.flow.functions import Functions
+    from ompd.debugger.process import StoppedProcess
 
 _KINDS = frozenset((VerdictKind.BARRIER_ABSENT, VerdictKind.BARRIER_MISMATCH, VerdictKind.ORPHANED_WORKSHARING))
 _VERDICTS = 3  # how many of the first verdicts are looked at
@@ -69,6 +70,27 @@ class _Candidate(NamedTuple):
     depth: int
     read: _Read
     calls: tuple[str, ...]
+
+
+class _Statement:
+    """The statement of the branch at *address*: the code of its line.
+
+    :param frame: a frame of the branch's function
+    """
+
+    def __init__(self, process: StoppedProcess, frame: Frame, address: int) -> None:
+        self._process, self._frame = process, frame
+        self._file, self._line = process.places.line_of(address)
+
+    def contains(self, address: int) -> bool:
+        return self._line is not None and self._process.places.line_of(address) == (self._file, self._line)
+
+    def follows(self, address: int) -> bool:
+        file, line = self._process.places.line_of(address)
+        return file == self._file and line is not None and self._line is not None and line < self._line
+
+    def parameters(self, function: int) -> int | None:
+        return self._process.parameters(self._frame, function)
 
 
 class Branches:
@@ -305,25 +327,14 @@ class Parting:
         # Return the variables and the called functions on which the condition of a branch depends. Other branches in
         # the same line belong to the condition, too: a && b makes two branches.
         process = self._session.process
-        line = process.places.line_of(branch.address)
-
-        def is_earlier(at: int) -> bool:
-            file, number = process.places.line_of(at)
-            return file == line[0] and number is not None and line[1] is not None and number < line[1]
-
+        statement = _Statement(process, frame, branch.address)
         read: set[tuple[str, int | None]] = set()
         calls: dict[str, None] = {}
         for number, part in enumerate((branch, *following)):
-            if number and (line[1] is None or process.places.line_of(part.address) != line):
+            if number and not statement.contains(part.address):
                 continue
             try:
-                condition = self._functions.branches.read_by(
-                    frame,
-                    part,
-                    lambda at: line[1] is not None and process.places.line_of(at) == line,
-                    is_earlier,
-                    lambda at: process.parameters(frame, at),
-                )
+                condition = self._functions.branches.condition(frame, part, statement)
                 read.update(process.variables_read(frame, condition.reads))
             except OmpdError:
                 continue

@@ -64,12 +64,22 @@ def block(start: int, *codes: str) -> list[Instruction]:
 
 
 def slice_of(
-    blocks: Mapping[int, Sequence[Instruction]], address_of: Callable[[int], int | None], parameters: int | None
+    blocks: Mapping[int, Sequence[Instruction]],
+    address_of: Callable[[int], int | None],
+    *,
+    parameters: int | None = None,
+    is_wanted: bool = True,
+    before: int = 0,
 ) -> Slice:
-    """Return the slice of a function by its blocks. Each called function has so many parameters."""
+    """Return the slice of a function by its blocks. Each called function has so many *parameters*."""
     operands: Any = SimpleNamespace(address_of=address_of)
     targets: Any = SimpleNamespace(target=lambda call: call.target)
-    return Slice(blocks, X86_64, operands, targets, lambda target: parameters)
+    statement: Any = SimpleNamespace(
+        contains=lambda address: is_wanted,
+        follows=lambda address: address < before,
+        parameters=lambda function: parameters,
+    )
+    return Slice(blocks, X86_64, operands, targets, statement)
 
 
 def condition(
@@ -89,8 +99,8 @@ def condition(
         operand = instructions[at].operand
         return CFA + operand.displacement if operand is not None and operand.base == RBP else None
 
-    part = slice_of(by_leader, address_of, parameters)
-    found = part.of(leaders[-1], sources, lambda at: is_wanted, lambda at: at < before)
+    part = slice_of(by_leader, address_of, parameters=parameters, is_wanted=is_wanted, before=before)
+    found = part.condition(leaders[-1], sources)
     addresses = {address for read in found.reads for address in read.addresses}
     return found, addresses, {register for read in found.reads for register in read.registers}
 
@@ -151,7 +161,6 @@ def test_the_pointer_behind_which_a_number_is_depends_on_its_variable_though_it_
     # mov -8(%rbp),%rax; mov (%rax),%eax
     code = block(BASE, "488b45f8", "8b00", TEST, JE)
     places = {code[0].address: CFA - 8, code[1].address: 0x5000}
-    part = slice_of({BASE: code}, places.get, None)
-    found = part.of(BASE, {}, lambda at: True, lambda at: False)
+    found = slice_of({BASE: code}, places.get).condition(BASE, {})
     assert {address for read in found.reads for address in read.addresses} == {CFA - 8, 0x5000}
     assert RBP not in {register for read in found.reads for register in read.registers}
