@@ -76,7 +76,7 @@ def extract(elf: ElfFile, *, debug: bool = True) -> bytes:
     out = bytearray(16 + header.size + len(elf.segments) * program.size)
     names = bytearray(b"\0")
     rows: list[bytes] = []
-    moved: dict[tuple[int, int], int] = {}  # old offset and size of contents that are kept unchanged: new offset
+    moved: dict[tuple[int, int], int] = {}  # new offsets of unchanged contents, by old offset and size
     # Copies of overlapping sections could be much larger than the file.
     budget = limits.Budget(limits.ALWAYS_COPIED + 2 * elf.disk_size, f"{elf.name}: its sections overlap")
     for section in elf.sections:

@@ -74,10 +74,10 @@ def runs(inside: Sequence[bool], is_divided: Callable[[int], bool]) -> Iterator[
 def interrupted_at(frames: Sequence[Frame], begins_code: Callable[[int], bool]) -> Iterator[int]:
     """Yield 0, then for each signal handler on the stack the index of the frame that it interrupted.
 
-    The frames from each index on may show what the thread waits for: a thread that handles a signal still waits.
+    A thread that handles a signal still waits. So search the frames from each of these indexes on for its wait.
 
     :param begins_code: returns whether a construct's code begins at the frame with an index. Signal handlers outside of
-        that frame do not concern the thread's wait
+        that frame do not concern the wait
     """
     yield 0
     for index, frame in enumerate(frames):

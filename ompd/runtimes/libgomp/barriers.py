@@ -123,8 +123,8 @@ def is_docked(thread: Member) -> bool:
     stack = thread.stack
     outermost = stack.groups[-1] if stack.groups else None
     if outermost is None or outermost.entry != BEGIN:
-        # A docked worker's stack has the worker's first routine outermost. If the stack could not be followed so far,
-        # the answer is unknown, unless user code or other code was found on it.
+        # A docked worker's stack has the worker's first routine outermost. If the stack could not be followed to its
+        # outermost frame, the answer is unknown, unless user code or other code is on it.
         if not stack.runs_other_code and stack.stopped is not None and not stack.reaches_user:
             sp = stack.frames[-1].sp if stack.frames else 0
             unknown = "whether the thread is idle cannot be told, since its stack cannot"

@@ -59,8 +59,7 @@ class Report(NamedTuple):
     signal: int
 
 
-# The number of unreadable pages in a range after which its rest is skipped. Guard pages of stacks lie between readable
-# ones.
+# After this number of unreadable pages, the rest of a range is skipped. A few are expected: guard pages between stacks.
 _MAX_HOLES = 8
 
 
