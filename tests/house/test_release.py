@@ -126,7 +126,8 @@ def test_the_wheel_has_the_package_and_nothing_else(built: tuple[Path, Path]) ->
     assert [Path(name).name for name in sorted(names) if "/tables/" in name] == TABLES
     entry_points = next(name for name in names if name.endswith("entry_points.txt"))
     assert zipfile.ZipFile(built[0]).read(entry_points).decode().split() == [
-        *("[console_scripts]", "ompd", "=", "ompd.start:main")
+        *("[console_scripts]", "ompd", "=", "ompd.start:main"),
+        *("[pytest11]", "ompd", "=", "ompd.pytest_plugin"),
     ]
 
 
