@@ -8,7 +8,7 @@ from typing import NamedTuple, Protocol
 
 from ompd.errors import NoAnswer, OmpdError, TargetGone
 from ompd.frontends.selecting import innermost_of_users
-from ompd.frontends.walking import FINISH, NEXT, STEP, describe_end, place_of
+from ompd.frontends.walking import FINISH, STEP, describe_end, place_of
 from ompd.inspection import Inspection
 from ompd.model import StackFrame
 from ompd.questions import walking
@@ -195,27 +195,37 @@ class Walker:
         return construct is not None and (construct.kind or "").startswith("task")
 
     def _line(self, command: str, frame: StackFrame) -> str:
-        # Step with the debugger's own command, skip code that is not the user's, and leave a region if its code ends.
+        # Step with the debugger's own command, return from code that is not the user's, and leave a region if its code
+        # ends.
         way = self._way()
-        if not self._is_in(frame):
-            told = self._go(CONTINUE, place_of(frame), way, [frame.address or 0])
-            if told is not None:
-                return told
+        here: StackFrame | None = frame
         for _ in range(_MOST_STEPS):
-            told = self._go(command, "the next line", way)
-            if told is not None:
-                return told
-            now = self._here()
-            if self._is_in(now) or (way is None and now is None):
+            if here is None:
+                return self._run_on()
+            steps = self._is_in(here)
+            if steps:
+                message = self._go(command, "the next line", way)
+            else:
+                message = self._go(CONTINUE, place_of(here), way, [here.address or 0])
+            if message is not None:
+                return message
+            here = self._here()
+            if self._is_in(here) and (steps or self._is_at_next_line()):
                 return ""
-            if way is not None and (now is None or _is_outer(now, frame)):
+            if way is not None and (here is None or _is_outer(here, frame)):
                 return self._out(way)
-            if now is None or command == NEXT:
-                return ""
-            told = self._go(CONTINUE, place_of(now), way, [now.address or 0])
-            if told is not None:
-                return told
         raise NoAnswer("the thread stays in code that is not yours", hint="ompd finish")
+
+    def _is_at_next_line(self) -> bool:
+        # Return whether the thread, which has just returned from a call, is at the beginning of another line.
+        return_address, places = self._driver.pc(self._thread), self._driver.session().process.places
+        return places.line_of(return_address) != places.line_of(return_address - 1)
+
+    def _run_on(self) -> str:
+        # The thread is in no code of the user's any more: main has returned to the C library, for example.
+        (row,) = self._driver.session().ask_stacks(thread=self._thread).rows
+        is_certain = row.stopped is None
+        return (self._go(CONTINUE, "the next line", None) or "") if is_certain else ""
 
 
 def _is_outer(frame: StackFrame, than: StackFrame) -> bool:

@@ -106,9 +106,9 @@ _ONLY = (
 _ALONE = " Breakpoints of yours count for this thread alone while it runs."
 
 _HELP = {
-    STEP: "Where the line that the thread is at begins a parallel region, runs until this thread is in the region's"
-    " code; where it begins a task, until a thread executes that. At any other line it steps into the function that is"
-    f" called, or to the next line, and past the runtime's code.{_ALONE} Ctrl-C ends it where the thread is.",
+    STEP: "At a line that begins a parallel region, runs until this thread is in the region's code. At a line that"
+    " begins a task, runs until a thread executes the task. At any other line it steps into the called function or to"
+    f" the next line, past the code of the runtime and of the C library.{_ALONE} Ctrl-C ends it where the thread is.",
     NEXT: "Steps to the next line of the same function, over regions and tasks as over functions. At the end of the"
     " code of a region or task it goes on as finish does.",
     FINISH: "Runs until the region or task that the thread is in has ended, and stops where the program goes on:"

@@ -89,14 +89,19 @@ class Stopped:
         self.exit_status = getattr(event, "exit_code", None)
 
 
-def run(command: str) -> Stopped:
-    """Run the inferior by one of gdb's commands, and return why it stopped."""
+def has_watchpoints() -> bool:
+    """Return whether gdb would print more than the place at a point of the user, such as the values of a watchpoint."""
+    return any(point.enabled and point.type != gdb.BP_BREAKPOINT for point in gdb.breakpoints() or ())
+
+
+def run(command: str, *, quiet: bool) -> Stopped:
+    """Run the inferior by one of gdb's commands, and return why it stopped. With *quiet*, gdb prints no place."""
     stopped = Stopped()
     events = gdb.events
     events.stop.connect(stopped.note_stop)
     events.exited.connect(stopped.note_exit)
     try:
-        gdb.execute(command, to_string=True)
+        gdb.execute(f"with suppress-cli-notifications on -- {command}" if quiet else command, to_string=True)
     except gdb.error as error:
         raise OmpdError(f"gdb cannot run the program on: {error}") from error
     finally:

@@ -13,10 +13,10 @@ from ompd.errors import OmpdError, TargetGone, Unavailable
 from ompd.frontends import commands as shared
 from ompd.frontends.events import EVENTS, check_events, symbol_of
 from ompd.frontends.prompt import clean_lines
-from ompd.frontends.walker import Ended, Halt, Point, Walker
+from ompd.frontends.walker import CONTINUE, Ended, Halt, Point, Walker
 from ompd.frontends.walking import BreakRequest, Spot, choose_spots, format_threads, parse_break, refuse_core
 from ompd.gdb.debugger import Gdb, thread_of
-from ompd.gdb.running import alone, expression_of, run, spots_of, symbol_at, temporary
+from ompd.gdb.running import alone, expression_of, has_watchpoints, run, spots_of, symbol_at, temporary
 from ompd.gdb.stops import summary_of
 from ompd.inspection import Inspection
 from ompd.isa.processors import architecture_by_gdb_name, references_of
@@ -142,7 +142,8 @@ class _Driver:
 
     def __init__(self, debugger: Gdb) -> None:
         self._debugger = debugger
-        self.has_printed = False  # whether gdb has printed the place itself, as it does after a step
+        self._has_printed = False  # whether gdb has printed the place itself
+        self._began_in = gdb.newest_frame()
 
     def session(self) -> Inspection:
         return self._debugger.session()
@@ -152,12 +153,13 @@ class _Driver:
         if thread_selected() != walking_one:
             walking_one.switch()
         gdb.newest_frame().select()
+        quiet = command != CONTINUE and not has_watchpoints()
         with alone(walking_one, others_stand=only), temporary(points) as numbers:
-            stopped = run(command)
+            stopped = run(command, quiet=quiet)
         if stopped.has_ended or not gdb.selected_inferior().pid:
             return Ended(stopped.exit_status)
         reached = [point for point, number in zip(points, numbers, strict=True) if number in stopped.numbers]
-        self.has_printed = not reached
+        self._has_printed = not quiet and not reached
         try:
             here = self._debugger.selected_thread()
         except TargetGone:  # the program is ending
@@ -166,7 +168,7 @@ class _Driver:
             return Halt(here, reached)
         if stopped.signal == _INTERRUPT and here != thread:
             # Ctrl-C is meant for the whole program, but any thread may receive the signal.
-            self.has_printed = False
+            self._has_printed = False
             self.select(thread)
         if stopped.signal is not None:
             return Halt(here, why=stopped.signal)
@@ -186,6 +188,16 @@ class _Driver:
     def behind_prologue(self, entry: int) -> int:
         return _behind_prologue(entry)
 
+    def place(self) -> str:
+        # Return gdb's text for the place of the stop: only the line if the function is the same. "" if gdb has printed
+        # the place.
+        if self._has_printed:
+            return ""
+        frame, _, line = self._debugger.where().partition("\n")
+        is_whole_line = not frame.startswith("#0  0x")
+        is_same = line and is_whole_line and self._began_in == gdb.newest_frame()
+        return line if is_same else f"{frame}\n{line}".rstrip("\n")
+
 
 class WalkCommand(shared.WalkCommand[Gdb]):
     """``omp step``, ``next`` and ``finish``."""
@@ -193,12 +205,12 @@ class WalkCommand(shared.WalkCommand[Gdb]):
     def walk(self, debugger: Gdb, *, only: bool) -> str:
         """Run the program, and return the part of the stop's description that gdb has not printed."""
         _check_runs(self.name)
+        debugger.session()  # raises an error with the reason if the program cannot be inspected
         driver = _Driver(debugger)
-        driver.session()  # raises an error with the reason if the program cannot be inspected
         debugger.walks = True
         try:
             outcome = Walker(driver, debugger.selected_thread(), only=only).walk(self.name)
         finally:
             debugger.walks = False
-        texts = (outcome, "" if driver.has_printed else debugger.where(), summary_of(debugger))
+        texts = (outcome, driver.place(), summary_of(debugger))
         return "\n".join(text for text in texts if text)

@@ -6,6 +6,7 @@ holds if the program ends or gets a signal, if Ctrl-C stops it, or if an error i
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
@@ -72,9 +73,10 @@ class Driver:
             raise TargetGone("the process does not stop", hint="process interrupt")
         # A thread's stop reason may still be an earlier breakpoint, from which the thread has not moved.
         reasons: list[tuple[bool, bool, int, str]] = []
+        is_done = process.GetThreadByID(thread).GetStopReason() == lldb.eStopReasonPlanComplete
         for each in process:
             reason = each.GetStopReason()
-            if reason not in _OF_USERS:
+            if reason not in _OF_USERS or (is_done and _is_trap(each)):
                 continue
             hit = _numbers(each) if reason == lldb.eStopReasonBreakpoint else set()
             reached = [point for point, number in made if number in hit]
@@ -174,6 +176,14 @@ def prologue_of(address: Any) -> int:
         if each.IsValid() and each.GetStartAddress() == address:
             return int(each.GetPrologueByteSize())
     return 0
+
+
+def _is_trap(thread: Any) -> bool:
+    # Return whether SIGTRAP stopped a thread. LLDB 22 reports this signal if a thread comes to the breakpoint of
+    # another thread's step when that step ends.
+    return bool(
+        thread.GetStopReason() == lldb.eStopReasonSignal and thread.GetStopReasonDataAtIndex(0) == signal.SIGTRAP
+    )
 
 
 def _numbers(thread: Any) -> set[int]:

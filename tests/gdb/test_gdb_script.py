@@ -378,13 +378,13 @@ def test_gdb_reads_the_line_from_the_file_that_it_is_in(tmp_path: Path) -> None:
 
 # Names in the module gdb (its manual, "Python API"), and members of its classes.
 GDB_12 = {
-    "gdb": "Breakpoint COMMAND_DATA COMPLETE_NONE Command Function GdbError INLINE_FRAME VERSION breakpoints error"
-    " events execute frame_filters newest_frame parameter parse_and_eval selected_frame selected_inferior"
-    " selected_thread solib_name write",
+    "gdb": "BP_BREAKPOINT Breakpoint COMMAND_DATA COMPLETE_NONE Command Function GdbError INLINE_FRAME VERSION"
+    " breakpoints error events execute frame_filters newest_frame parameter parse_and_eval selected_frame"
+    " selected_inferior selected_thread solib_name write",
     "gdb.events": "clear_objfiles cont exited inferior_call memory_changed new_objfile register_changed stop",
     "Inferior": "architecture connection is_valid num pid progspace read_memory threads",
     "InferiorThread": "global_num is_running is_valid num ptid switch",
-    "Breakpoint": "condition delete enabled is_valid number pending silent thread",
+    "Breakpoint": "condition delete enabled is_valid number pending silent thread type",
     "TargetConnection": "type",
     "Frame": "is_valid level name older pc read_register select type",
     "Architecture": "name",

@@ -20,7 +20,7 @@ from tests.support.lldb import VERSIONS, lldb, target_create
 from tests.support.lldb import batch as lldb_batch
 from tests.support.lldb_replies import Replies as LldbReplies
 from tests.support.products import each_gdb, each_version, sample
-from tests.support.walking import ALONE, BUILDS, build_alone, build_small, build_sums, line_of
+from tests.support.walking import ALONE, BUILDS, CALLS, build_alone, build_calls, build_small, build_sums, line_of
 
 PRAGMA, TASK, AFTER = line_of("omp parallel"), line_of("omp task "), line_of("sum is")
 FIRST, CALL = line_of("int mine"), line_of("total = later")
@@ -146,6 +146,46 @@ def test_step_goes_into_the_region_and_the_task_in_lldb(version: int, compiler: 
     check_end(told["ompd finish"], told["ompd  finish"])
 
 
+# Lines that call the C library, if it has debug information
+
+CALLING = [line_of(text, CALLS) for text in ("rest(1)", "rest(2)", "rest(3)")]
+CALLED = line_of("total += number", CALLS)
+INSIDE = [line_of(text, CALLS) for text in ("rest(5)", "rest(6)", "int inside")]
+LAST = line_of("return 0", CALLS)
+
+
+def check_calls(steps: list[str], pattern: str) -> None:
+    lines = [int(text) for step in steps[:-1] for text in re.findall(pattern, step, re.MULTILINE)]
+    assert lines == [*CALLING[1:], CALLED, *INSIDE[1:], LAST + 1], "each step shows one line, of the user's code"
+    assert not re.search(r"rest\.c|libc", "".join(steps))
+    assert re.search(r"the program ended( with status 0)? before it came to the next line", steps[-1])
+
+
+@pytest.mark.xdist_group("gdb")
+@each_gdb()
+def test_steps_never_stop_in_the_c_library_in_gdb(found: str) -> None:
+    told = in_gdb(
+        found,
+        *(f"break {CALLING[0]}", "run", "omp step", "omp step", "omp step", f"tbreak {INSIDE[0]} thread 1"),
+        *("continue", "omp step", "omp step", f"tbreak {LAST}", "continue", "omp next", "omp next"),
+        program=build_calls(),
+    )
+    check_calls(told.all("omp step", "omp next"), r"^(\d+)\s")
+
+
+@pytest.mark.xdist_group("lldb")
+@each_version()
+def test_steps_never_stop_in_the_c_library_in_lldb(version: int) -> None:
+    told = in_lldb(
+        version,
+        *(f"breakpoint set -f calls.c -l {CALLING[0]}", "run", "ompd step", "ompd step", "ompd step"),
+        *(f"breakpoint set -f calls.c -l {INSIDE[0]} -x 1", "continue", "ompd step", "ompd step"),
+        *(f"breakpoint set -f calls.c -l {LAST}", "continue", "ompd next", "ompd next"),
+        program=build_calls(),
+    )
+    check_calls(told.all("ompd step", "ompd next"), r" at \w+\.c:(\d+)")
+
+
 # A 32-bit program, with a libgomp of unknown layouts: commands that need none work, and the others say so
 
 
@@ -180,7 +220,7 @@ def check_only(step: str, counts: list[str], freely: str, ended: str) -> None:
     before, after, later = ([int(n) for n in re.findall(r"\d+", text.partition("=")[2])] for text in counts)
     assert before == after and len(before) == 2 and min(before) > 0, "the others stand"
     assert later[0] != after[0] and later[1] != after[1], "the others run"
-    assert f"alone.c:{MOVE + 1}" in freely or f"{MOVE + 1}\t" in freely
+    assert f"alone.c:{MOVE + 1}" in freely or re.match(rf"{MOVE + 1}\s", freely)
     assert "has ended" in ended
 
 

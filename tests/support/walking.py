@@ -16,6 +16,7 @@ from tests.support.machine import clean_environment
 SOURCE = CHECKOUT / "tests" / "walking" / "sums.c"
 ENDS = SOURCE.with_name("ends.cc")
 ALONE = SOURCE.with_name("alone.c")
+CALLS = SOURCE.with_name("calls.c")
 # The compiler and its optimisation level. gcc's code runs on libgomp, clang's code on a libomp without symbols.
 BUILDS = (("gcc", "-O0"), ("gcc", "-O2"), ("clang", "-O0"), ("clang", "-O2"))
 
@@ -44,6 +45,26 @@ def build_ends() -> Path:
 def build_alone() -> Path:
     """Return the program of ``alone.c``, on this machine's libgomp."""
     return _build("gcc", ALONE)
+
+
+def build_calls() -> Path:
+    """Return the program of ``calls.c``, on this machine's libgomp.
+
+    ``rest.c`` becomes a library with debug information that has the name of one of the C library's files.
+    """
+    found = compiler("gcc")
+    library = CALLS.with_name("rest.c")
+
+    def make(folder: Path) -> None:
+        run = [str(found.path), "-g", "-O0"]
+        for source, options in (
+            (library, ("-shared", "-fPIC", "-Wl,-soname,librt.so.1", "-o", "librt.so.1")),
+            (CALLS, ("-fopenmp", "./librt.so.1", "-Wl,-rpath,$ORIGIN", "-o", "calls")),
+        ):
+            shutil.copy(source, folder)
+            subprocess.run([*run, source.name, *options], cwd=folder, check=True, env=clean_environment())
+
+    return entry("walking", key_of([CALLS.read_text(), library.read_text()], found.version), make) / "calls"
 
 
 def build_small() -> Path:
