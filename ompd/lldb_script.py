@@ -51,8 +51,9 @@ with _ISOLATION:
 
     from ompd.errors import OmpdError
     from ompd.lldb import commands, names, stops, walking
-    from ompd.lldb.debugger import run_command, state_of
+    from ompd.lldb.debugger import Lldb, run_command, state_of
     from ompd.lldb.frames import RECOGNIZERS
+    from ompd.lldb.hiding import Hiding
     from ompd.lldb.prompts import PARSES, CompletingPrompt, Prompt
 
 _MODULE = __name__
@@ -74,9 +75,7 @@ def _isolated(made: type[Any], *called: str, **members: Any) -> type[Any]:
 
 
 _COMMANDS: Mapping[str, type[Prompt]] = {
-    command.name: _isolated(
-        CompletingPrompt if command.completes_argument else Prompt, *_CALLED, command=command, script=_MODULE
-    )
+    command.name: _isolated(CompletingPrompt if command.completes_argument else Prompt, *_CALLED, command=command)
     for command in commands.COMMANDS
 }
 _CLASS_NAMES: Mapping[str, str] = {name: f"{name.capitalize()}Command" for name in _COMMANDS}
@@ -93,12 +92,14 @@ stops_at = _ISOLATION(walking.stops_at)
 @_ISOLATION
 def __lldb_init_module(debugger: Any, internal_dict: dict[str, Any]) -> None:
     interpreter = debugger.GetCommandInterpreter()
+    state = state_of(internal_dict)
+    state.module = _MODULE
     parsed = "-p " if PARSES else ""
     run_command(debugger, 'command container add -o -h "What an OpenMP program is doing." ompd')
     for name, made in _CLASS_NAMES.items():
         run_command(debugger, f"command script add -o {parsed}-c {_MODULE}.{made} ompd {name}")
     if not interpreter.AliasExists("omp") and not interpreter.CommandExists("omp"):
         run_command(debugger, "command alias omp ompd")  # lldb-dap does not see a container
-    if commands.CAN_HIDE and state_of(internal_dict).hides:
+    if commands.CAN_HIDE and state.hides:
         with suppress(OmpdError):  # `ompd bt` shows the error
-            commands.frames_of(debugger, _MODULE).switch(True)
+            Hiding(Lldb(debugger, state)).switch(True)

@@ -2,6 +2,7 @@
 
 ``commands`` has the commands of a debugger's prompt, for any debugger that implements ``debugger``. ``prompt`` adapts
 the shell's table of commands. ``selecting`` finds threads by their OpenMP numbers, ``printing`` is ``print``,
-``walking`` and ``walker`` are breakpoints and steps, ``events`` has the runtimes' breakpoint routines.
+``spots`` chooses the places of breakpoints, ``walking`` and ``walker`` are steps, ``events`` has the runtimes'
+breakpoint routines.
 ``ompd/lldb/`` and ``ompd/gdb/`` are the two adapters.
 """

@@ -5,11 +5,13 @@ from __future__ import annotations
 import traceback
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Generic, TypeVar
 
 import ompd
 from ompd import naming
+from ompd.commands.table import COMMANDS as TABLE
 from ompd.commands.table import Command
 from ompd.errors import BadInput, OmpdError
 from ompd.frontends import printing as print_words
@@ -36,6 +38,7 @@ from ompd.frontends.selecting import (
     region_of,
     without_library,
 )
+from ompd.frontends.walker import Runner, Walker
 from ompd.questions import printing
 from ompd.questions.printing import At
 from ompd.records import record
@@ -83,6 +86,8 @@ class PromptCommand(ABC, Generic[D]):
 
     def option_values(self, debugger: D, option: str) -> Sequence[str]:
         """Return the possible values of *option*, a long name, empty if they cannot be listed."""
+        if option == LIBRARY.long:
+            return ("named",)
         return debugger.thread_numbers() if option == "thread" else ()
 
     def argument_values(self, debugger: D) -> Sequence[str]:
@@ -358,6 +363,16 @@ class BreakCommand(PromptCommand[D]):
     )
     argument = Argument("name")
 
+    def run(self, debugger: D, words: Sequence[str]) -> str:
+        """Set the breakpoints, and return a line for each."""
+        request = walk_words.parse_break(words)
+        debugger.check_runs(hint="the debugger's own sets one for a program that is run later")
+        return "\n".join(line + walk_words.format_threads(request) for line in self.set(debugger, request))
+
+    @abstractmethod
+    def set(self, debugger: D, request: walk_words.BreakRequest) -> Sequence[str]:
+        """Set the breakpoints, and return the debugger's description of each."""
+
     def help(self, prompt: str) -> str:
         """Return the help of the command."""
         return walk_words.format_help(self.name, prompt)
@@ -374,11 +389,16 @@ class WalkCommand(PromptCommand[D]):
 
     def run(self, debugger: D, words: Sequence[str]) -> str:
         """Run the program, and return the place where it stopped."""
-        return self.walk(debugger, only=walk_words.parse_walk(self.name, words))
+        only = walk_words.parse_walk(self.name, words)
+        debugger.check_runs()
+        debugger.session()  # raises an error with the reason if the program cannot be inspected
+        with self.runner(debugger) as runner:
+            outcome = Walker(debugger, runner, debugger.selected_thread(), only=only).walk(self.name)
+            return "\n".join(text for text in (outcome, *runner.report()) if text)
 
     @abstractmethod
-    def walk(self, debugger: D, *, only: bool) -> str:
-        """Run the program, and return the place where it stopped. With *only*, the other threads do not run."""
+    def runner(self, debugger: D) -> AbstractContextManager[Runner]:
+        """Return the object that runs the program until the end of the ``with`` statement."""
 
     def help(self, prompt: str) -> str:
         """Return the help of the command."""
@@ -386,3 +406,13 @@ class WalkCommand(PromptCommand[D]):
 
 
 WALKS = (walk_words.STEP, walk_words.NEXT, walk_words.FINISH)
+
+
+SHARED: Sequence[PromptCommand[Debugger]] = (
+    *(TableCommand(command) for command in TABLE),
+    ThreadCommand(),
+    PrintCommand(),
+    SnapshotCommand(),
+    AutoCommand(),
+)
+"""The commands that are the same in each debugger."""

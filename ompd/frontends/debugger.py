@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Hashable, Sequence
 from contextlib import suppress
 from typing import Any, Generic, TypeVar
 
-from ompd.errors import OmpdError
-from ompd.frontends.prompt import Screen
+from ompd.errors import NoAnswer, OmpdError, Unavailable
+from ompd.frontends.prompt import Screen, clean_lines
 from ompd.frontends.selecting import numbers_of_team
 from ompd.inspection import Inspection
 from ompd.model import StackFrame
 from ompd.records import record
+from ompd.render.summary import format_summary
 from ompd.render.words import Indices
 
 _MAX_SESSIONS = 4  # processes whose last session is kept, for a debugger with several processes
+_PROCESS = re.compile(r"^process \d+: ")  # at the beginning of an error; the line is about the process anyway
 
 S = TypeVar("S", bound=Inspection)
 
@@ -50,6 +53,22 @@ class Debugger(ABC):
     def print_stops(self, on: bool) -> None:
         """Start or stop printing a line at each stop."""
 
+    @property
+    def is_starting(self) -> bool:
+        """Whether the program may not have loaded its libraries yet."""
+        return False
+
+    def summary(self) -> str:
+        """Return the line for this stop, ``""`` if none is to be printed."""
+        if not self.prints_stops:
+            return ""
+        try:
+            return format_summary(self.session().ask_threads(), self.selected_thread())
+        except OmpdError as error:
+            if self.is_starting and isinstance(error, NoAnswer):
+                return ""
+            return clean_lines(f"OpenMP: {_PROCESS.sub('', str(error))}")
+
     # The process
 
     @abstractmethod
@@ -74,6 +93,18 @@ class Debugger(ABC):
         :raises OmpdError: if there is no process, or it is running
         """
 
+    def check_runs(self, hint: str = "") -> None:
+        """Check that the selected process, if there is one, is no core file.
+
+        :raises Unavailable: if it is a core file; with *hint*
+        """
+        try:
+            is_core = self.process_state().is_core
+        except OmpdError:  # there is no process, or it is running
+            return
+        if is_core:
+            raise Unavailable("a core file does not run", hint=hint)
+
     # Threads
 
     @abstractmethod
@@ -96,7 +127,7 @@ class Debugger(ABC):
 
     @abstractmethod
     def select_thread(self, thread: int) -> None:
-        """Select a thread.
+        """Select a thread, and its innermost frame.
 
         :raises TargetGone: if the debugger has no such thread
         """
@@ -132,24 +163,32 @@ class Sessions(Generic[S]):
     """The sessions on the debugger's processes, each at its last stop."""
 
     def __init__(self) -> None:
-        self._sessions: dict[Any, tuple[Hashable, S]] = {}
+        self._sessions: dict[Hashable, tuple[Hashable, S]] = {}
 
-    def find(self, key: Hashable, moment: Hashable, make: Callable[[], S]) -> S:
-        """Return the session of *key* if it is of *moment*. Otherwise close that session, and return a new one."""
-        kept_moment, session = self._sessions.pop(key, (None, None))
+    def find(self, key: Hashable, moment: Hashable) -> S | None:
+        """Return the session of *key* if it is of *moment*. Otherwise close it, and return None."""
+        kept_moment, session = self._sessions.get(key, (None, None))
         if session is not None and kept_moment != moment:
-            session.close()
-            session = None
-        if session is None:
-            session = make()
-        self._sessions[key] = moment, session
-        while len(self._sessions) > _MAX_SESSIONS:
-            self._sessions.pop(next(iter(self._sessions)))[1].close()
+            self.close(key)
+            return None
+        if session is not None:
+            self._sessions[key] = self._sessions.pop(key)  # it is the latest now
         return session
 
-    def close(self, is_over: Callable[[Any, S], bool]) -> None:
-        """Close the sessions for which *is_over*, called with key and session, is true."""
-        for key, (_, session) in list(self._sessions.items()):
-            if is_over(key, session):
-                del self._sessions[key]
-                session.close()
+    def keep(self, key: Hashable, moment: Hashable, session: S) -> S:
+        """Return *session*, and keep it for :meth:`find`.
+
+        Only a few are kept: the session that was not used for longest is closed.
+        """
+        self._sessions[key] = moment, session
+        while len(self._sessions) > _MAX_SESSIONS:
+            self.close(next(iter(self._sessions)))
+        return session
+
+    def all(self) -> list[tuple[Any, S]]:
+        """Return the keys with their sessions."""
+        return [(key, session) for key, (_, session) in self._sessions.items()]
+
+    def close(self, key: Hashable) -> None:
+        """Close the session of *key*."""
+        self._sessions.pop(key)[1].close()

@@ -200,10 +200,10 @@ def format_selected(region: ParallelRecord | None, number: int, name: str, begin
     return f"OpenMP thread {number}/{size} at level {at} is {name}{note}"
 
 
-def tags_of(session: Inspection) -> dict[int, str]:
-    """Return the labels of OpenMP threads in a debugger's or editor's own list, by native id.
+def names_of(session: Inspection) -> dict[int, str]:
+    """Return the names of OpenMP threads in a debugger's or editor's own list, by native id.
 
-    ``OMP 1/4`` is a thread of a team, ``OMP pool`` an idle thread of the pool. Other threads have no label. The result
+    ``OMP 1/4`` is a thread of a team, ``OMP pool`` an idle thread of the pool. Other threads have no name. The result
     is empty if no runtime can be read.
     """
     try:

@@ -3,39 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
-from ompd import naming
-from ompd.errors import BadInput, Unavailable
+from ompd.errors import BadInput
 from ompd.frontends.selecting import split_options
 from ompd.model import StackFrame
 from ompd.questions.walking import WayOut
 from ompd.records import record
 from ompd.render.words import basename, clean
 from ompd.short_names import short_name
-
-
-class Spot(NamedTuple):
-    """A code location that a debugger finds for a line: address, and symbol of the function."""
-
-    address: int
-    function: str
-
-
-def choose_spots(spots: Sequence[Spot]) -> list[Spot]:
-    """Return the locations of a line for a breakpoint: one for each function if the line is in a construct's code.
-
-    A construct's first line also has code in the enclosing function, and clang adds a wrapper around its body.
-    """
-    code = [spot for spot in spots if naming.is_construct_code(spot.function) and not naming.is_added(spot.function)]
-    bodies = [spot for spot in code if naming.is_body(spot.function) or naming.is_by_gcc(spot.function)]
-    chosen = bodies or code or [spot for spot in spots if not naming.is_added(spot.function)] or list(spots)
-    if not code:
-        return chosen
-    first: dict[str, Spot] = {}
-    for spot in sorted(chosen):
-        first.setdefault(spot.function, spot)
-    return list(first.values())
 
 
 @record
@@ -79,15 +54,6 @@ def parse_walk(command: str, words: Sequence[str]) -> bool:
     if rest:
         raise BadInput(f"{command} takes no {rest[0]!r}", hint=f"ompd {command}")
     return "only" in given
-
-
-def refuse_core(command: str) -> None:
-    """Raise the error for *command* on a core file.
-
-    :raises Unavailable: always
-    """
-    hint = "the debugger's own sets one for a program that is run later" if command == BREAK else ""
-    raise Unavailable("a core file does not run", hint=hint)
 
 
 STEP, NEXT, FINISH, BREAK = "step", "next", "finish", "break"

@@ -8,9 +8,8 @@ from typing import Any
 
 import gdb  # type: ignore[import-not-found, import-untyped, unused-ignore]
 
-from ompd.commands.table import COMMANDS
 from ompd.frontends import commands as shared
-from ompd.frontends.commands import PromptCommand, TableCommand
+from ompd.frontends.commands import PromptCommand
 from ompd.gdb.debugger import Gdb, writable
 from ompd.gdb.frames import add_filter
 from ompd.gdb.functions import add_functions
@@ -73,13 +72,9 @@ def add_commands(isolation: Isolation) -> None:
     add_names(debugger, isolation)
     add_stops(debugger, isolation)
     commands: list[PromptCommand[Gdb]] = [
-        *(TableCommand(command) for command in COMMANDS),
-        shared.ThreadCommand(),
-        shared.PrintCommand(),
+        *shared.SHARED,
         BreakCommand(),
         *(WalkCommand(name) for name in shared.WALKS),
-        shared.AutoCommand(),
-        shared.SnapshotCommand(),
         StatusCommand(),
     ]
     for prefix in debugger.prefixes:

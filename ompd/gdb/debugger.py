@@ -10,7 +10,6 @@ from typing import Any
 
 import gdb  # type: ignore[import-not-found, import-untyped, unused-ignore]
 
-from ompd.debugger.process import StoppedProcess
 from ompd.debugger.targets.gdb.files import file_options
 from ompd.debugger.targets.gdb.inferior import Stops, check_stopped, core_of, thread_selected
 from ompd.debugger.targets.gdb.target import GdbTarget, native_id
@@ -39,7 +38,7 @@ class Gdb(Debugger):
         self.arm: Callable[[], None] = lambda: None  # sets a breakpoint at runtimes' begin, if anything needs it
         self._prints_stops = False
         self._sessions: Sessions[Inspection] = Sessions()
-        self._alone: tuple[tuple[int, int, int], Inspection] | None = None
+        self._of_thread: Sessions[Inspection] = Sessions()
 
     @property
     def prints_stops(self) -> bool:
@@ -73,9 +72,11 @@ class Gdb(Debugger):
         core = core_of(inferior)
         options = file_options()
         moment = (*self.stops.of(inferior), core, options.sysroot, tuple(options.debug_dirs))
-        return self._sessions.find(
-            (inferior.num, ompd_library), moment, lambda: opened(inferior, core, self.stops, ompd_library)
-        )
+        key = inferior.num, ompd_library
+        session = self._sessions.find(key, moment)
+        if session is None:
+            session = self._sessions.keep(key, moment, opened(inferior, core, self.stops, ompd_library))
+        return session
 
     def session_of_thread(self) -> Inspection:
         """Return a session for the selected thread only. It can be used while other threads run, for example in the
@@ -86,18 +87,12 @@ class Gdb(Debugger):
         if not any(other.is_running() for other in inferior.threads()) or thread is None:
             return self.session()
         target = GdbTarget(inferior, self.stops, alone=thread)
-        loaded = inferior.num, inferior.pid, self.stops.loaded
-        known, session = self._alone or (None, None)
-        if session is not None and known == loaded:
-            earlier = session.process
-            process = StoppedProcess(target, earlier.finder, earlier=earlier)
-            session.begin_stop(target, process)
-            return session
-        if session is not None:
-            session.close()
-        files = LiveFiles(inferior.pid, target.mappings(), target.auxiliary_vector(), file_options())
-        session = Inspection(target, files)
-        self._alone = loaded, session
+        modules = inferior.num, inferior.pid, self.stops.loaded
+        session = self._of_thread.find("", modules)
+        if session is None:
+            files = LiveFiles(inferior.pid, target.mappings(), target.auxiliary_vector(), file_options())
+            return self._of_thread.keep("", modules, Inspection(target, files))
+        session.begin_stop(target, session.process.at_another_stop(target))
         return session
 
     def process_state(self) -> ProcessState:
@@ -131,7 +126,7 @@ class Gdb(Debugger):
         return f"gdb's thread {thread_of(thread).num}"
 
     def select_thread(self, thread: int) -> None:
-        """Select a thread.
+        """Select a thread, and its innermost frame.
 
         :raises TargetGone: if gdb has no such thread
         """

@@ -10,7 +10,7 @@ import gdb  # type: ignore[import-not-found, import-untyped, unused-ignore]
 
 from ompd.debugger.targets.gdb.target import native_id
 from ompd.errors import OmpdError
-from ompd.frontends.selecting import tags_of
+from ompd.frontends.selecting import names_of
 from ompd.gdb.debugger import Gdb
 from ompd.safety.isolation import Isolation
 
@@ -26,14 +26,14 @@ def add_names(debugger: Gdb, isolation: Isolation) -> None:
         if _ADAPTER not in sys.modules:
             return
         with suppress(OmpdError, gdb.error):
-            tags = tags_of(debugger.session())
+            names = names_of(debugger.session())
             for thread in gdb.selected_inferior().threads():
                 native = native_id(thread)
                 # Do not replace a name that the user has set.
                 if thread.name in (given.get(native), _own_name(native)):
-                    thread.name = tags.get(native)
+                    thread.name = names.get(native)
             given.clear()
-            given.update(tags)
+            given.update(names)
 
     gdb.events.stop.connect(name_threads)
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from contextlib import suppress
 
 import gdb  # type: ignore[import-not-found, import-untyped, unused-ignore]
 
-from ompd.frontends.commands import LIBRARY, PromptCommand, Refused, reply_to
+from ompd.frontends.commands import PromptCommand, Refused, reply_to
 from ompd.gdb.debugger import Gdb, writable
 from ompd.safety.isolation import Isolation
 
@@ -44,16 +43,11 @@ def _complete(command: PromptCommand[Gdb], debugger: Gdb, text: str, word: str |
     if word is None:
         return []
     *before, last = text.split(" ")
-    choices = _option_values(command, debugger, before[-1]) if before else ()
-    if not choices:
-        options = [*(f"--{flag.long}" for flag in command.flags), "--help"]
-        choices = options if last.startswith("-") else command.argument_values(debugger)
+    option = next((flag.long for flag in command.flags if before and before[-1] == f"--{flag.long}"), None)
+    choices = command.option_values(debugger, option) if option is not None else ()
+    if not choices and last.startswith("-"):
+        choices = [*(f"--{flag.long}" for flag in command.flags), "--help"]
+    elif not choices:
+        choices = command.argument_values(debugger)
     skipped = len(last) - len(word)
     return [choice[skipped:] for choice in choices if choice.startswith(last)]
-
-
-def _option_values(command: PromptCommand[Gdb], debugger: Gdb, word: str) -> Sequence[str]:
-    flag = next((flag for flag in command.flags if word == f"--{flag.long}"), None)
-    if flag is None:
-        return ()
-    return ("named",) if flag is LIBRARY else command.option_values(debugger, flag.long)

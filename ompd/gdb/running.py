@@ -6,71 +6,78 @@ holds if the program ends or gets a signal, if Ctrl-C stops it, or if an error i
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
 import gdb  # type: ignore[import-not-found, import-untyped, unused-ignore]
 
-from ompd.errors import BadInput, OmpdError
-from ompd.frontends.walker import Point, surely
-from ompd.frontends.walking import Spot
-from ompd.gdb.debugger import thread_of
+from ompd.debugger.targets.gdb.inferior import thread_selected
+from ompd.errors import OmpdError, TargetGone
+from ompd.frontends.walker import CONTINUE, Ended, Halt, Point, surely
+from ompd.gdb.code import GdbCode
+from ompd.gdb.debugger import Gdb, thread_of
 
-_PLACE = re.compile(r"^(-?\d+)(\.\d+)? .*?(0x[0-9a-f]+)", re.MULTILINE)
-_SYMBOL = re.compile(r"^(\S+)(?: \+ (\d+))? in section ")
 _LOCKING = "scheduler-locking"
+_INTERRUPT = "SIGINT"
 
 
-def symbol_at(address: int) -> tuple[str, int] | None:
-    """Return the linker's name of the symbol around *address*, and the offset of *address* in it, in bytes.
+class GdbRunner:
+    """Runs the program in gdb; see :class:`ompd.frontends.walker.Runner`."""
 
-    None if there is no symbol.
-    """
-    with suppress(gdb.error):
-        found = _SYMBOL.match(gdb.execute(f"with print demangle off -- info symbol {address:#x}", to_string=True))
-        if found is not None:
-            return found[1], int(found[2] or 0)
-    return None
+    def __init__(self, debugger: Gdb) -> None:
+        self._debugger = debugger
+        self._began_in = gdb.newest_frame()
+        self._has_printed = False  # whether gdb has printed the place itself
+
+    def run(self, thread: int, command: str, points: Sequence[Point], *, only: bool) -> Halt | Ended:
+        """Run *thread* until its step is done, or until a thread reaches one of *points*."""
+        walking = thread_of(thread)
+        if thread_selected() != walking:
+            walking.switch()
+        gdb.newest_frame().select()
+        quiet = command != CONTINUE and not _has_watchpoints()
+        with _alone(walking, others_stand=only), _temporary(points) as numbers:
+            stop = _run(command, quiet=quiet)
+        if stop.has_ended or not gdb.selected_inferior().pid:
+            return Ended(stop.exit_status)
+        reached = [point for point, number in zip(points, numbers, strict=True) if number in stop.numbers]
+        self._has_printed = not quiet and not reached
+        try:
+            stopped_thread = self._debugger.selected_thread()
+        except TargetGone:  # the program is ending
+            return Ended(stop.exit_status)
+        if reached:
+            return Halt(stopped_thread, reached)
+        if stop.signal == _INTERRUPT and stopped_thread != thread:
+            # Ctrl-C is meant for the whole program, but any thread may receive the signal.
+            self._has_printed = False
+            self._debugger.select_thread(thread)
+        if stop.signal is not None:
+            return Halt(stopped_thread, why=stop.signal)
+        return Halt(stopped_thread, why=f"breakpoint {', '.join(map(str, stop.numbers))}" if stop.numbers else None)
+
+    def pc(self, thread: int) -> int:
+        """Return the program counter of a thread."""
+        thread_of(thread).switch()
+        return int(gdb.newest_frame().pc())
+
+    def behind_prologue(self, entry: int) -> int:
+        """Return the address at which gdb would stop in the function that begins at *entry*."""
+        return GdbCode().behind_prologue(entry)
+
+    def report(self) -> Sequence[str]:
+        """Return the place unless gdb has printed it, only its line in the frame of the beginning; and the summary."""
+        place = self._debugger.where()
+        frame, _, line = place.partition("\n")
+        is_mid_line = frame.startswith("#0  0x")
+        if line and not is_mid_line and self._began_in == gdb.newest_frame():
+            place = line
+        return ["" if self._has_printed else place, self._debugger.summary()]
 
 
-def spots_of(location: str) -> list[Spot]:
-    """Return the places at which gdb would stop for *location*. In a function this is behind the prologue.
-
-    :raises BadInput: if there is no such place
-    """
-    try:
-        made = gdb.Breakpoint(location, internal=True)
-    except (gdb.error, RuntimeError) as error:
-        raise BadInput(f"gdb has no place for {location!r}: {error}") from error
-    try:
-        if made.pending:
-            raise BadInput(
-                f"gdb has no place for {location!r}", hint="a line of the program, as prog.c:12, or a function"
-            )
-        listed = gdb.execute(f"maint info breakpoints {made.number}", to_string=True)
-    finally:
-        made.delete()
-    rows = [(bool(row[2]), int(row[3], 16)) for row in _PLACE.finditer(listed)]
-    addresses = [address for is_place, address in rows if is_place] or [address for _, address in rows]
-    return [Spot(address, (symbol_at(address) or ("", 0))[0]) for address in addresses]
-
-
-def expression_of(spot: Spot) -> str | None:
-    """Return gdb's expression for the place, valid at any load address. None if gdb has no name for it."""
-    known = symbol_at(spot.address)
-    if known is None or "'" in known[0]:
-        return None
-    text = f"(char *) &'{known[0]}' + {known[1]}"
-    with suppress(gdb.error):
-        if int(gdb.parse_and_eval(f"(unsigned long) ({text})")) == spot.address:
-            return f"*{text}"
-    return None
-
-
-class Stopped:
-    """The reason of a stop: the breakpoints hit, the signal if there was one, and whether the inferior has ended."""
+class _Stop:
+    # The reason of a stop: the breakpoints hit, the signal if there was one, and whether the inferior has ended.
 
     def __init__(self) -> None:
         self.numbers: list[int] = []
@@ -79,43 +86,40 @@ class Stopped:
         self.exit_status: int | None = None
 
     def note_stop(self, event: Any) -> None:
-        """Note a stop, for gdb."""
         self.numbers = [point.number for point in getattr(event, "breakpoints", ())]
         self.signal = getattr(event, "stop_signal", None)
 
     def note_exit(self, event: Any) -> None:
-        """Note the end of the inferior, for gdb."""
         self.has_ended = True
         self.exit_status = getattr(event, "exit_code", None)
 
 
-def has_watchpoints() -> bool:
-    """Return whether gdb would print more than the place at a point of the user, such as the values of a watchpoint."""
+def _has_watchpoints() -> bool:
+    # Return whether gdb would print more than the place at a point of the user, such as the values of a watchpoint.
     return any(point.enabled and point.type != gdb.BP_BREAKPOINT for point in gdb.breakpoints() or ())
 
 
-def run(command: str, *, quiet: bool) -> Stopped:
-    """Run the inferior by one of gdb's commands, and return why it stopped. With *quiet*, gdb prints no place."""
-    stopped = Stopped()
-    events = gdb.events
-    events.stop.connect(stopped.note_stop)
-    events.exited.connect(stopped.note_exit)
+def _run(command: str, *, quiet: bool) -> _Stop:
+    # Run the inferior by one of gdb's commands, and return why it stopped. With *quiet*, gdb prints no place.
+    stop = _Stop()
+    gdb.events.stop.connect(stop.note_stop)
+    gdb.events.exited.connect(stop.note_exit)
     try:
         gdb.execute(f"with suppress-cli-notifications on -- {command}" if quiet else command, to_string=True)
     except gdb.error as error:
         raise OmpdError(f"gdb cannot run the program on: {error}") from error
     finally:
-        events.stop.disconnect(stopped.note_stop)
-        events.exited.disconnect(stopped.note_exit)
-    return stopped
+        gdb.events.stop.disconnect(stop.note_stop)
+        gdb.events.exited.disconnect(stop.note_exit)
+    return stop
 
 
 class _Temporary(gdb.Breakpoint):  # type: ignore[misc, unused-ignore]
-    # A breakpoint that is deleted after the run. The object is added to *made*, the list of those to delete, before gdb
-    # creates the breakpoint, because Ctrl-C may come between any two steps.
+    # A breakpoint that is deleted after the run. The object is added to *to_delete* before gdb creates the breakpoint,
+    # because Ctrl-C may come between any two steps.
 
-    def __init__(self, made: list[_Temporary], point: Point) -> None:
-        made.append(self)
+    def __init__(self, to_delete: list[_Temporary], point: Point) -> None:
+        to_delete.append(self)
         super().__init__(f"*{point.address:#x}", internal=True)
         self.silent = True
         if point.thread is not None:
@@ -123,27 +127,26 @@ class _Temporary(gdb.Breakpoint):  # type: ignore[misc, unused-ignore]
 
 
 @contextmanager
-def temporary(points: Sequence[Point]) -> Iterator[list[int]]:
-    """Set breakpoints at *points* while the context lasts, and yield their numbers."""
-    made: list[_Temporary] = []
+def _temporary(points: Sequence[Point]) -> Iterator[list[int]]:
+    # Set breakpoints at *points* while the context lasts, and yield their numbers.
+    to_delete: list[_Temporary] = []
 
     def undo() -> None:
-        for one in made:
+        for breakpoint in to_delete:
             with suppress(gdb.error, RuntimeError):
-                if one.is_valid():  # gdb deletes a thread's breakpoints when the thread ends
-                    one.delete()
+                if breakpoint.is_valid():  # gdb deletes a thread's breakpoints when the thread ends
+                    breakpoint.delete()
 
     try:
-        yield [_Temporary(made, point).number for point in points]
+        yield [_Temporary(to_delete, point).number for point in points]
     finally:
         surely(undo)
 
 
 @contextmanager
-def alone(thread: Any, *, others_stand: bool = False) -> Iterator[None]:
-    """Restrict the user's breakpoints to *thread*, a ``gdb.InferiorThread``, while the context lasts. With
-    *others_stand* only this thread runs.
-    """
+def _alone(thread: Any, *, others_stand: bool) -> Iterator[None]:
+    # Restrict the user's breakpoints to *thread*, a gdb.InferiorThread, while the context lasts. With *others_stand*
+    # only this thread runs.
     # This is done by conditions, because gdb deletes breakpoints with a ``thread`` when the thread ends.
     conditions: list[tuple[Any, str | None, str]] = []
     locking = gdb.parameter(_LOCKING)
@@ -152,19 +155,20 @@ def alone(thread: Any, *, others_stand: bool = False) -> Iterator[None]:
         if others_stand:
             with suppress(gdb.error):
                 gdb.execute(f"set {_LOCKING} {locking}", to_string=True)
-        for point, before, ours in conditions:
+        for breakpoint, before, ours in conditions:
             with suppress(gdb.error, RuntimeError):
-                if point.is_valid() and point.condition == ours:
-                    point.condition = before
+                if breakpoint.is_valid() and breakpoint.condition == ours:
+                    breakpoint.condition = before
 
     try:
-        for point in gdb.breakpoints() or ():
-            if point.is_valid() and point.enabled and point.number > 0 and point.thread is None:
+        for breakpoint in gdb.breakpoints() or ():
+            is_users = breakpoint.is_valid() and breakpoint.number > 0
+            if is_users and breakpoint.enabled and breakpoint.thread is None:
                 with suppress(gdb.error):
-                    before = point.condition
+                    before = breakpoint.condition
                     ours = f"$_gthread == {thread.global_num}" + (f" && ({before})" if before else "")
-                    conditions.append((point, before, ours))
-                    point.condition = ours
+                    conditions.append((breakpoint, before, ours))
+                    breakpoint.condition = ours
         if others_stand:
             gdb.execute(f"set {_LOCKING} on", to_string=True)
         yield

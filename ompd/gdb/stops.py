@@ -8,27 +8,11 @@ from typing import Any
 import gdb  # type: ignore[import-not-found, import-untyped, unused-ignore]
 
 from ompd.contract.ompd import DLL_LOCATIONS_VALID
-from ompd.debugger.targets.gdb.inferior import thread_selected
-from ompd.debugger.targets.gdb.target import native_id
 from ompd.errors import OmpdError
 from ompd.frontends.events import check_events
-from ompd.frontends.prompt import clean_lines
 from ompd.gdb.debugger import Gdb, writable
-from ompd.render.summary import format_summary
 from ompd.render.words import basename, clean
 from ompd.safety.isolation import Isolation
-
-
-def summary_of(debugger: Gdb) -> str:
-    """Return the line of ``omp auto`` for this stop, an empty text if it is off."""
-    if not debugger.prints_stops:
-        return ""
-    try:
-        session, thread = debugger.session(), thread_selected()
-        return format_summary(session.ask_threads(), native_id(thread) if thread is not None else None)
-    except OmpdError as error:
-        name = f"process {gdb.selected_inferior().pid}: "
-        return clean_lines(f"OpenMP: {str(error).removeprefix(name)}")
 
 
 def add_stops(debugger: Gdb, isolation: Isolation) -> None:
@@ -38,7 +22,7 @@ def add_stops(debugger: Gdb, isolation: Isolation) -> None:
     @isolation
     def note_stop(_event: object) -> None:
         with suppress(gdb.error):
-            line = "" if debugger.walks else summary_of(debugger)
+            line = "" if debugger.walks else debugger.summary()
             if line:
                 gdb.write(writable(line) + "\n")
 

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import lldb  # type: ignore[import-not-found, unused-ignore]
 
-from ompd.commands.table import COMMANDS as TABLE
 from ompd.errors import Unsupported
 from ompd.frontends import commands as shared
-from ompd.frontends.commands import PromptCommand, TableCommand
-from ompd.lldb.debugger import Lldb, run_command
-from ompd.lldb.frames import Frames
+from ompd.frontends.commands import PromptCommand
+from ompd.lldb.debugger import Lldb
+from ompd.lldb.hiding import Hiding
 from ompd.lldb.walking import BreakCommand, WalkCommand
 
 CAN_HIDE = hasattr(lldb.SBFrame, "IsHidden")
@@ -36,13 +34,13 @@ class FramesCommand(shared.SwitchCommand[Lldb]):
             raise Unsupported(_cannot_hide(debugger), hint=_SINCE_WHEN)
         debugger.state.hides = on
         if CAN_HIDE:
-            frames_of(debugger.debugger, debugger.module).switch(on)
+            Hiding(debugger).switch(on)
 
     def describe(self, debugger: Lldb) -> str:
         """Return the current setting, and its meaning, or why it cannot be changed."""
         if not CAN_HIDE:
             return f"off: {_cannot_hide(debugger)}, {_SINCE_WHEN}"
-        if not frames_of(debugger.debugger, debugger.module).are_on():
+        if not Hiding(debugger).is_on():
             return "off: bt, up and down show the frames of OpenMP runtimes"
         return "on: bt, up and down leave out the frames of OpenMP runtimes; bt -u shows them"
 
@@ -59,11 +57,6 @@ def _cannot_hide(debugger: Lldb) -> str:
     return f"LLDB {debugger.version().partition('.')[0]} cannot leave frames out"
 
 
-def frames_of(debugger: Any, script: str) -> Frames:
-    """Return the recognisers of frames for the targets of an ``SBDebugger``; *script* is as for :class:`Lldb`."""
-    return Frames(debugger, lambda text, target: run_command(debugger, text, target), script)
-
-
 class StatusCommand(shared.StatusCommand[Lldb]):
     """``ompd status``: the versions, the process and its runtimes."""
 
@@ -75,13 +68,9 @@ class StatusCommand(shared.StatusCommand[Lldb]):
 
 
 COMMANDS: tuple[PromptCommand[Lldb], ...] = (
-    *(TableCommand(command) for command in TABLE),
-    shared.ThreadCommand(),
-    shared.PrintCommand(),
+    *shared.SHARED,
     BreakCommand(),
     *(WalkCommand(name) for name in shared.WALKS),
-    shared.SnapshotCommand(),
-    shared.AutoCommand(),
     FramesCommand(),
     StatusCommand(),
 )

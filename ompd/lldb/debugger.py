@@ -25,13 +25,14 @@ class State:
     """The state of one debugger."""
 
     def __init__(self) -> None:
-        self.auto = False
-        self.hooked = False  # whether targets have ompd's stop hook
-        self.said: tuple[int, int] | None = None  # the stop at which the line was last printed
-        self.tagged: tuple[tuple[int, int], dict[int, str]] | None = None  # a stop, and the names of its threads
+        self.module = ""  # LLDB's name for the module that users load
+        self.prints_stops = False
+        self.has_hook = False  # whether targets have ompd's stop hook
+        self.last_printed: tuple[int, int] | None = None  # the stop at which the line was last printed
+        self.names: tuple[tuple[int, int], dict[int, str]] | None = None  # a stop, and the names of its threads
         self.hides = True  # whether LLDB hides frames of runtimes if it can
         self._sessions: Sessions[LldbInspection] = Sessions()
-        self._of_hits: tuple[tuple[int, int], LldbTarget, Inspection] | None = None
+        self._of_hits: Sessions[Inspection] = Sessions()
 
     def session(self, process: Any, ompd_library: str | None = None) -> LldbInspection:
         """Return the session of this stop of *process*. It is the same object until the process runs or loads modules.
@@ -43,34 +44,30 @@ class State:
         """
         check_stopped(lldb, process)
         stop = stop_of(process)
-        own = stop[0], ompd_library
-
-        def is_over(key: tuple[int, str | None], session: LldbInspection) -> bool:
-            has_other_library = key != own and ompd_library is not None and key[1] is not None
-            return has_other_library or not session.target.is_current
-
-        self._sessions.close(is_over)
+        key = stop[0], ompd_library
+        for other_key, other in self._sessions.all():
+            has_other_library = other_key != key and ompd_library is not None and other_key[1] is not None
+            if has_other_library or not other.target.is_current:
+                self._sessions.close(other_key)
         moment = (*stop, process.GetTarget().GetNumModules())
-        return self._sessions.find(own, moment, lambda: LldbInspection(process, ompd_library=ompd_library))
+        session = self._sessions.find(key, moment)
+        if session is None:
+            session = self._sessions.keep(key, moment, LldbInspection(process, ompd_library=ompd_library))
+        return session
 
     def session_of_hit(self, process: Any) -> Inspection:
         """Return a session for a hit of a breakpoint, after which the process may continue at once.
 
         Facts from files are kept from one hit to the next while LLDB's modules stay the same.
         """
-        loaded = process.GetUniqueID(), process.GetTarget().GetNumModules()
-        known, target, session = self._of_hits or (None, None, None)
-        if session is not None and target is not None and known == loaded:
-            if not target.is_current:
-                target = LldbTarget(process, lasting=True)
-                session.begin_stop(target, session.process.at_another_stop(target))
-                self._of_hits = loaded, target, session
+        modules = process.GetUniqueID(), process.GetTarget().GetNumModules()
+        session = self._of_hits.find("", modules)
+        if session is not None and isinstance(session.target, LldbTarget) and session.target.is_current:
             return session
-        if session is not None:
-            session.close()
         target = LldbTarget(process, lasting=True)
-        session = Inspection(target, LldbFiles(process))
-        self._of_hits = loaded, target, session
+        if session is None:
+            return self._of_hits.keep("", modules, Inspection(target, LldbFiles(process)))
+        session.begin_stop(target, session.process.at_another_stop(target))
         return session
 
 
@@ -97,31 +94,35 @@ class Lldb(Debugger):
     """LLDB while it runs one command.
 
     :param debugger: an ``SBDebugger``
-    :param script: LLDB's name for the module that users load
     :param exe_ctx: the context of the command; None for the current selection
     """
 
     name, prompt, script = "LLDB", "(lldb) ", "lldb_script.py"
 
-    def __init__(self, debugger: Any, state: State, script: str, exe_ctx: Any = None) -> None:
-        self.debugger, self.state, self.module = debugger, state, script
+    def __init__(self, debugger: Any, state: State, exe_ctx: Any = None) -> None:
+        self.debugger, self.state = debugger, state
         self.exe_ctx = exe_ctx if exe_ctx is not None else lldb.SBExecutionContext()
 
     @property
     def prints_stops(self) -> bool:
         """Whether each stop prints a line."""
-        return self.state.auto
+        return self.state.prints_stops
 
     def print_stops(self, on: bool) -> None:
         """Print a line at each stop from now on, or stop doing so."""
-        self.state.auto = on
+        self.state.prints_stops = on
         # Only a command makes a stop hook, and LLDB does not return its number, by which it could be deleted. So the
         # hook stays, and prints nothing if the line is off.
-        if on and not self.state.hooked:
-            self.state.hooked = True
+        if on and not self.state.has_hook:
+            self.state.has_hook = True
             for target in targets_of(self.debugger):
-                run_command(self.debugger, f"target stop-hook add -P {self.module}.StopHook", target)
-                _watch_begin(target, self.module)
+                run_command(self.debugger, f"target stop-hook add -P {self.state.module}.StopHook", target)
+                _watch_begin(target, self.state.module)
+
+    @property
+    def is_starting(self) -> bool:
+        """Whether this is the first stop of the process."""
+        return bool(self.process().GetStopID() <= 1)
 
     def version(self) -> str:
         """Return LLDB's version."""
@@ -182,7 +183,7 @@ class Lldb(Debugger):
         return f"LLDB's thread #{thread_with(self.process(), thread).GetIndexID()}"
 
     def select_thread(self, thread: int) -> None:
-        """Select a thread.
+        """Select a thread, and its innermost frame.
 
         :raises TargetGone: if LLDB has no such thread
         """
@@ -190,6 +191,7 @@ class Lldb(Debugger):
         selected = thread_with(process, thread)
         if not process.SetSelectedThread(selected):
             raise TargetGone(f"LLDB has no thread {thread}")
+        selected.SetSelectedFrame(0)
         self.exe_ctx = lldb.SBExecutionContext(selected)
 
     def select_frame(self, frame: StackFrame, stack_pointer: str) -> bool:
@@ -213,7 +215,16 @@ class Lldb(Debugger):
 
     def where(self) -> str:
         """Return LLDB's text for the selected frame."""
-        return where_is(self.debugger, self.thread())
+        thread = self.thread()
+        number = thread.GetSelectedFrame().GetFrameID()
+        # No colours: clean_lines cannot tell LLDB's escapes from those in the target's text.
+        colors = self.debugger.GetUseColor()
+        self.debugger.SetUseColor(False)
+        try:
+            text = run_command(self.debugger, f"frame select {number}", thread)
+        finally:
+            self.debugger.SetUseColor(colors)
+        return clean_lines(text.rstrip("\n").expandtabs())
 
 
 def targets_of(debugger: Any) -> list[Any]:
@@ -222,28 +233,16 @@ def targets_of(debugger: Any) -> list[Any]:
     return [debugger.GetDummyTarget(), *targets]
 
 
-def _watch_begin(target: Any, script: str) -> None:
+def _watch_begin(target: Any, module: str) -> None:
     # Set a breakpoint at ompd_dll_locations_valid, which a runtime passes once it is initialised. The symbol may be a
     # label inside of a function, and LLDB would set a breakpoint by name behind an assumed prologue. So Arming sets it
     # at the symbol's address, in each module that is loaded.
     breakpoint = target.BreakpointCreateFromScript(
-        f"{script}.Arming", lldb.SBStructuredData(), lldb.SBFileSpecList(), lldb.SBFileSpecList()
+        f"{module}.Arming", lldb.SBStructuredData(), lldb.SBFileSpecList(), lldb.SBFileSpecList()
     )
     breakpoint.AddName("ompd")
     breakpoint.SetAutoContinue(True)
-    breakpoint.SetScriptCallbackFunction(f"{script}.note_begin")
-
-
-def where_is(debugger: Any, thread: Any) -> str:
-    """Return LLDB's text for the selected frame of *thread*."""
-    number = thread.GetSelectedFrame().GetFrameID()
-    # No colours: clean_lines cannot tell LLDB's escapes from those in the target's text.
-    colors = debugger.GetUseColor()
-    debugger.SetUseColor(False)
-    try:
-        return clean_lines(run_command(debugger, f"frame select {number}", thread).rstrip("\n").expandtabs())
-    finally:
-        debugger.SetUseColor(colors)
+    breakpoint.SetScriptCallbackFunction(f"{module}.note_begin")
 
 
 def thread_with(process: Any, native: int) -> Any:

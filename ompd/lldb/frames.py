@@ -17,7 +17,7 @@ LLDB makes the recognisers by name and without arguments. It adds and lists them
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
 
@@ -167,15 +167,12 @@ RECOGNIZERS = (OpenMPRuntimeFrames, SystemFramesOfOpenMP, ClangWrapperFrames)
 
 
 @record
-class _Rule:
+class Rule:
     """A recogniser, and the frames for which LLDB asks it: expressions that match the file and the function."""
 
     recognizer: type[_Recognizer]
     file: str
     function: str
-
-
-_LISTED = re.compile(r"^(\d+): (\[disabled\] )?([^\s,]+), ", re.MULTILINE)
 
 
 def runtime_file_expression() -> str:
@@ -184,51 +181,9 @@ def runtime_file_expression() -> str:
 
 
 # LLDB uses the first matching rule, and tries the rule that was added last first.
-_RULES = (
-    _Rule(OpenMPRuntimeFrames, ".*", naming.RUNTIME_EXPRESSION),
-    _Rule(SystemFramesOfOpenMP, ".*", f"{_SYSTEM_NAME}|{_UNNAMED}"),
-    _Rule(ClangWrapperFrames, ".*", naming.CLANG_EXPRESSION),
-    _Rule(OpenMPRuntimeFrames, runtime_file_expression(), ".*"),
+RULES = (
+    Rule(OpenMPRuntimeFrames, ".*", naming.RUNTIME_EXPRESSION),
+    Rule(SystemFramesOfOpenMP, ".*", f"{_SYSTEM_NAME}|{_UNNAMED}"),
+    Rule(ClangWrapperFrames, ".*", naming.CLANG_EXPRESSION),
+    Rule(OpenMPRuntimeFrames, runtime_file_expression(), ".*"),
 )
-
-
-class Frames:
-    """ompd's recognisers in the targets of one debugger.
-
-    :param run: runs one of LLDB's commands for a target, and returns its output
-    :param module: LLDB's name for the module with the classes
-    """
-
-    def __init__(self, debugger: Any, run: Callable[[str, Any], str], module: str) -> None:
-        self._debugger = debugger
-        self._run = run
-        self._module = module
-
-    def are_on(self) -> bool:
-        """Return whether the selected target has all recognisers. Without a target: whether new targets get them."""
-        target = self._debugger.GetSelectedTarget()
-        return self._has_all(target if target.IsValid() else self._debugger.GetDummyTarget())
-
-    def switch(self, on: bool) -> None:
-        """Add ompd's recognisers to all targets, present and future, or remove them. Other recognisers stay."""
-        # LLDB copies later targets from the dummy target.
-        targets = (self._debugger.GetTargetAtIndex(number) for number in range(self._debugger.GetNumTargets()))
-        for target in (self._debugger.GetDummyTarget(), *targets):
-            if on and self._has_all(target):
-                continue
-            for number, _ in self._ours(target):
-                self._run(f"frame recognizer delete {number}", target)
-            for rule in _RULES if on else ():
-                name = f"{self._module}.{rule.recognizer.__name__}"
-                chosen = f"-x -s '{rule.file}' -n '{rule.function}' -f false"
-                self._run(f"frame recognizer add -l {name} {chosen}", target)
-
-    def _has_all(self, target: Any) -> bool:
-        ours = self._ours(target)
-        return len(ours) == len(_RULES) and all(enabled for _, enabled in ours)
-
-    def _ours(self, target: Any) -> list[tuple[int, bool]]:
-        # Return the number of each of ompd's recognisers, and whether it is enabled.
-        names = {f"{self._module}.{recognizer.__name__}" for recognizer in RECOGNIZERS}
-        listed = _LISTED.findall(self._run("frame recognizer list", target))
-        return [(int(number), not disabled) for number, disabled, name in listed if name in names]

@@ -8,16 +8,16 @@ from contextlib import suppress
 from typing import Any
 
 from ompd.debugger.targets.lldb.target import stop_of
-from ompd.frontends.selecting import tags_of
+from ompd.frontends.selecting import names_of
 from ompd.lldb.debugger import state_of
 
 
 def thread_name(thread: Any, internal_dict: dict[str, Any]) -> str:
     """Return ``OMP 1/4`` for an ``SBThread``, or the system's name if the thread has no OpenMP number."""
-    tag = None
+    name = None
     with suppress(BaseException):  # LLDB must show the list even after an error here
         state, process = state_of(internal_dict), thread.GetProcess()
-        if state.tagged is None or state.tagged[0] != stop_of(process):
-            state.tagged = stop_of(process), tags_of(state.session(process))
-        tag = state.tagged[1].get(thread.GetThreadID())
-    return tag or thread.GetName() or f"thread {thread.GetThreadID()}"
+        if state.names is None or state.names[0] != stop_of(process):
+            state.names = stop_of(process), names_of(state.session(process))
+        name = state.names[1].get(thread.GetThreadID())
+    return name or thread.GetName() or f"thread {thread.GetThreadID()}"

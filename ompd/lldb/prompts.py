@@ -43,12 +43,11 @@ class Prompt:
     """An LLDB command. LLDB makes one for each debugger and calls its methods.
 
     LLDB 19 and later parse and complete options by ``get_options_definition``; older versions pass the words as they
-    were typed. The module that LLDB calls ``script`` makes a class for each ``command``. The classes are isolated from
-    the folder that LLDB runs in.
+    were typed. ``ompd/lldb_script.py`` makes a class for each ``command``. The classes are isolated from the folder
+    that LLDB runs in.
     """
 
     command: PromptCommand[Lldb]
-    script: str
 
     def __init__(self, debugger: Any, internal_dict: dict[str, Any]) -> None:
         self._state = state_of(internal_dict)
@@ -60,7 +59,7 @@ class Prompt:
         words = given if isinstance(given, str) else [*self._words, *_strings(given)]
         self._words = []
         try:
-            result.AppendMessage(reply_to(self.command, Lldb(debugger, self._state, self.script, exe_ctx), words))
+            result.AppendMessage(reply_to(self.command, Lldb(debugger, self._state, exe_ctx), words))
         except Refused as error:
             result.SetError(str(error))
 
@@ -73,7 +72,7 @@ class Prompt:
         return _completion(self.command.option_values(self._selected(), option), typed)
 
     def _selected(self) -> Lldb:
-        return Lldb(self._debugger, self._state, self.script)
+        return Lldb(self._debugger, self._state)
 
     def get_short_help(self) -> str:
         """Return the command's line in the list of commands."""

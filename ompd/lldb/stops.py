@@ -9,10 +9,7 @@ import lldb  # type: ignore[import-not-found, unused-ignore]
 
 from ompd.contract.ompd import DLL_LOCATIONS_VALID
 from ompd.debugger.targets.lldb.target import stop_of
-from ompd.errors import NoAnswer, OmpdError
-from ompd.frontends.prompt import clean_lines
-from ompd.lldb.debugger import State, state_of
-from ompd.render.summary import format_summary
+from ompd.lldb.debugger import Lldb, state_of
 from ompd.render.words import clean
 
 
@@ -25,24 +22,13 @@ class StopHook:
     def handle_stop(self, exe_ctx: Any, stream: Any) -> bool:
         """Print the line of ``ompd auto``, once per stop. Return True, so that the program stays stopped."""
         with suppress(BaseException):
-            process = exe_ctx.GetProcess()
-            if self._state.auto and self._state.said != stop_of(process):
-                self._state.said = stop_of(process)
-                line = _line(self._state, process, exe_ctx.GetThread().GetThreadID())
-                if line is not None:
+            stop = stop_of(exe_ctx.GetProcess())
+            if self._state.prints_stops and self._state.last_printed != stop:
+                self._state.last_printed = stop
+                line = Lldb(exe_ctx.GetTarget().GetDebugger(), self._state, exe_ctx).summary()
+                if line:
                     stream.Print(line + "\n")
         return True
-
-
-def _line(state: State, process: Any, thread: int | None) -> str | None:
-    try:
-        return format_summary(state.session(process).ask_threads(), thread)
-    except NoAnswer as error:
-        if process.GetStopID() <= 1:
-            return None  # the program has not loaded its libraries yet
-        return clean_lines(f"OpenMP: {str(error).removeprefix(f'process {process.GetProcessID()}: ')}")
-    except OmpdError as error:
-        return clean_lines(f"OpenMP: {error}")
 
 
 class Arming:
@@ -75,6 +61,6 @@ class Arming:
 def note_begin(frame: Any, location: Any, internal_dict: dict[str, Any]) -> bool:
     """Print that a runtime has begun. Return False, so that the program continues."""
     with suppress(BaseException):
-        if state_of(internal_dict).auto:
+        if state_of(internal_dict).prints_stops:
             print(clean(f"OpenMP: {frame.GetModule().GetFileSpec().GetFilename()} has begun"))
     return False

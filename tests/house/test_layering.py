@@ -35,6 +35,7 @@ RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
 ONLY_IN = {
     "lldb": {
         "ompd.debugger.targets.lldb.loading",
+        "ompd.lldb.code",
         "ompd.lldb.commands",
         "ompd.lldb.debugger",
         "ompd.lldb.prompts",
@@ -47,6 +48,7 @@ ONLY_IN = {
         *(
             f"ompd.gdb.{name}"
             for name in (
+                "code",
                 "commands",
                 "debugger",
                 "frames",

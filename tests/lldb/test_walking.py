@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from ompd.errors import BadInput
-from ompd.frontends.walking import Spot, choose_spots, parse_break, parse_walk
+from ompd.frontends.spots import Spot, choose_spots
+from ompd.frontends.walking import parse_break, parse_walk
 from ompd.isa.x86.references import X86References
 from ompd.questions.walking import body_called
 from tests.support import FULL, stopped
