@@ -7,16 +7,16 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import ompd
 from ompd import naming
+from ompd.commands.options import OWN
 from ompd.commands.table import COMMANDS as TABLE
 from ompd.commands.table import Command
 from ompd.errors import BadInput, OmpdError
-from ompd.frontends import printing as print_words
-from ompd.frontends import walking as walk_words
 from ompd.frontends.debugger import Debugger
+from ompd.frontends.printing import format_printed
 from ompd.frontends.prompt import (
     OMPD_LIBRARY,
     Flag,
@@ -25,7 +25,7 @@ from ompd.frontends.prompt import (
     format_help,
     format_reply,
     format_runtimes,
-    parse_words,
+    split_options,
     split_words,
 )
 from ompd.frontends.selecting import (
@@ -34,11 +34,10 @@ from ompd.frontends.selecting import (
     innermost_of_users,
     member_of,
     native_of,
-    parse_thread,
     region_of,
-    without_library,
 )
 from ompd.frontends.walker import Runner, Walker
+from ompd.frontends.walking import FINISH, WALKS, BreakRequest, format_threads
 from ompd.questions import printing
 from ompd.questions.printing import At
 from ompd.records import record
@@ -48,8 +47,6 @@ D = TypeVar("D", bound=Debugger, contravariant=True)
 
 LIBRARY = Flag(OMPD_LIBRARY, "ompd-library", None, "Let an OMPD library answer.", "FILE|named")
 """The option of the commands that are not in the table."""
-
-_LIBRARY_HELP = f"      --{LIBRARY.long} {LIBRARY.metavar}   {LIBRARY.help}\n"
 
 
 class Refused(Exception):
@@ -68,27 +65,34 @@ class Argument:
 
 
 class PromptCommand(ABC, Generic[D]):
-    """A command at the prompt of a debugger."""
+    """A command at the prompt of a debugger. ``examples`` are words after ``ompd``, each with what is printed."""
 
     name: str
     summary: str
+    explanation: str
+    examples: Sequence[tuple[str, str]] = ()
     flags: Sequence[Flag] = ()
     argument: Argument | None = None
     completes_argument = False
 
     @abstractmethod
-    def run(self, debugger: D, words: Sequence[str]) -> str:
-        """Run the command, and return its output."""
+    def run(self, debugger: D, words: Sequence[str], options: Mapping[str, Any]) -> str:
+        """Run the command, and return its output.
 
-    @abstractmethod
+        :param words: the words that are no options
+        :param options: the values of options by parameter name, True for an option without a value
+        """
+
     def help(self, prompt: str) -> str:
         """Return the help of the command."""
+        return format_help(prompt, self.explanation, self.examples, self.flags)
 
     def option_values(self, debugger: D, option: str) -> Sequence[str]:
         """Return the possible values of *option*, a long name, empty if they cannot be listed."""
         if option == LIBRARY.long:
             return ("named",)
-        return debugger.thread_numbers() if option == "thread" else ()
+        choices = next((flag.choices for flag in self.flags if flag.long == option), ())
+        return choices or (debugger.thread_numbers() if option == "thread" else ())
 
     def argument_values(self, debugger: D) -> Sequence[str]:
         """Return the possible values of the argument, empty if they cannot be listed."""
@@ -106,7 +110,10 @@ def reply_to(command: PromptCommand[D], debugger: D, given: str | Sequence[str])
         words = split_words(given) if isinstance(given, str) else list(given)
         if "--help" in words or "-h" in words:
             return command.help(debugger.prompt)
-        return command.run(debugger, words)
+        arguments, options = split_options(command.name, command.flags, words)
+        if arguments and command.argument is None:
+            raise BadInput(f"{command.name} takes no {arguments[0]!r}", hint=f"ompd {command.name}")
+        return command.run(debugger, arguments, options)
     except BaseException as error:  # noqa: BLE001  no fault may reach the debugger
         trace = traceback.format_exc() if "--debug" in words else ""
         raise Refused(clean_lines(trace + _describe_failure(error))) from None
@@ -124,25 +131,27 @@ class TableCommand(PromptCommand[Debugger]):
     """A command of the shell's table."""
 
     def __init__(self, command: Command) -> None:
-        self.name, self.summary = command.name, command.summary
+        self.name, self.summary, self.explanation = command.name, command.summary, command.help
         self.flags = flags_of(command)
         self.argument = Argument("name") if command.argument is not None else None
+        example_argument = command.argument.example if command.argument is not None else ""
+        self.examples = [(f"{command.name} {command.example_words or example_argument}".rstrip(), command.example)]
         self._command = command
 
-    def run(self, debugger: Debugger, words: Sequence[str]) -> str:
+    def run(self, debugger: Debugger, words: Sequence[str], options: Mapping[str, Any]) -> str:
         """Return the answer."""
-        given = parse_words(self._command, words)
-        session = debugger.session(given.get(OMPD_LIBRARY, self._command.ompd_library))
+        given, argument = dict(options), self._command.argument
+        if argument is not None:
+            if not words:
+                raise BadInput(
+                    f"{self.name} needs {argument.metavar}: {argument.help}",
+                    hint=f"ompd {self.name} {argument.example}",
+                )
+            if len(words) > 1:
+                raise BadInput(f"{self.name} takes no {words[1]!r}", hint=f"ompd {self.name} {argument.example}")
+            given[OWN + argument.name] = words[0]
+        session = debugger.session(options.get(OMPD_LIBRARY, self._command.ompd_library))
         return format_reply(self._command, session, given, debugger.screen(), debugger.indices())
-
-    def help(self, prompt: str) -> str:
-        """Return the help from the table."""
-        return format_help(self._command, prompt)
-
-    def option_values(self, debugger: Debugger, option: str) -> Sequence[str]:
-        """Return the choices from the table, or the thread numbers."""
-        choices = {own.word: own.choices for own in self._command.options}
-        return choices.get(option) or super().option_values(debugger, option)
 
 
 class ThreadCommand(PromptCommand[Debugger]):
@@ -150,71 +159,79 @@ class ThreadCommand(PromptCommand[Debugger]):
 
     name = "thread"
     summary = "Select a thread of the team by its OpenMP number."
+    explanation = (
+        "Selects the thread that has an OpenMP thread number, in the team of the thread that is selected now: that of"
+        " its innermost region, or with --level that of an enclosing one; and in it the innermost frame of your code."
+        " Without a number it says which thread is selected."
+    )
+    examples = (("thread 2", ""), ("thread --level 1 0", ""))
     flags = (Flag("level", "level", "l", "Take the team of the enclosing region at this level.", "N"), LIBRARY)
     argument = Argument("number", "optional")
     completes_argument = True
 
-    def run(self, debugger: Debugger, words: Sequence[str]) -> str:
+    def run(self, debugger: Debugger, words: Sequence[str], options: Mapping[str, Any]) -> str:
         """Select the thread, and return its place; without a number, describe the selected thread."""
-        rest, library = without_library(words)
-        number, level = parse_thread(rest)
-        session = debugger.session(library)
-        here = debugger.selected_thread()
-        if number is None and level is None:
-            return f"{format_current(session, here, debugger.thread_name(here))}\n{debugger.where()}"
-        region = region_of(session, here, level)
-        thread = member_of(region, here, number or 0)
+        if len(words) > 1:
+            raise BadInput("thread takes the OpenMP number of a thread", hint="ompd thread 2; ompd threads shows them")
+        if words and not words[0].isdecimal():
+            raise BadInput(f"{words[0]!r} is not an OpenMP thread number")
+        session = debugger.session(options.get(OMPD_LIBRARY))
+        selected = debugger.selected_thread()
+        if not words and "level" not in options:
+            return f"{format_current(session, selected, debugger.thread_name(selected))}\n{debugger.where()}"
+        number = int(words[0]) if words else 0
+        region = region_of(session, selected, options.get("level"))
+        thread = member_of(region, selected, number)
         name = debugger.thread_name(thread)
         begins = any(row.native_thread_id == thread and row.about_to_begin for row in session.ask_threads().rows)
         frame = innermost_of_users(session, thread)
         debugger.select_thread(thread)
         has_frame = frame is not None and debugger.select_frame(frame, session.target.architecture.sp)
-        return f"{format_selected(region, number or 0, name, begins, has_frame)}\n{debugger.where()}"
+        return f"{format_selected(region, number, name, begins, has_frame)}\n{debugger.where()}"
 
     def argument_values(self, debugger: Debugger) -> Sequence[str]:
         """Return the numbers of the team."""
         return debugger.thread_numbers()
-
-    def help(self, prompt: str) -> str:
-        """Return the help of the command."""
-        return (
-            "Selects the thread that has an OpenMP thread number, in the team of the thread that is selected now: that"
-            " of its innermost region, or with --level that of an enclosing one; and in it the innermost frame of your"
-            " code. Without a number it says which thread is selected.\n\n"
-            f"  {prompt}ompd thread 2\n  {prompt}ompd thread --level 1 0\n\n"
-            f"Options:\n  -l, --level L    Take the team of the enclosing region at this level.\n{_LIBRARY_HELP}"
-        )
 
 
 class PrintCommand(PromptCommand[Debugger]):
     """``ompd print NAME``: a variable as the code of the selected thread sees it."""
 
     name = "print"
-    summary = print_words.SUMMARY
+    summary = "Print a variable as the code of the selected thread sees it."
+    explanation = (
+        "Prints a variable that the code of the selected frame sees, in the selected thread: one of its function, of"
+        " the function around its region's code, on whichever thread's stack that is, or a static one, of which a"
+        " thread may have its own copy. NAME may select a part (x.member[2], *p). Nothing is called in the program."
+    )
+    examples = (("print total", "total = 12   (int, shared)"), ("print --thread 1 grid.cells[2]", ""))
     flags = (
-        *(Flag(name, name, name[0], text, metavar) for name, metavar, text in print_words.OPTIONS),
+        Flag(
+            "thread",
+            "thread",
+            "t",
+            "In the thread with this native id or, if there is none, with this OpenMP number in the team.",
+            "N",
+        ),
+        Flag("frame", "frame", "f", "In the frame with this number of ompd stack, in place of the selected one.", "N"),
         Flag("verbose", "verbose", "v", "Print its address, too."),
         LIBRARY,
     )
     argument = Argument("name", "plus")
 
-    def run(self, debugger: Debugger, words: Sequence[str]) -> str:
+    def run(self, debugger: Debugger, words: Sequence[str], options: Mapping[str, Any]) -> str:
         """Return the variable's line."""
-        rest, library = without_library(words)
-        request = print_words.parse_request(rest)
-        session = debugger.session(library)
-        here = debugger.selected_thread()
-        native = native_of(session, here, request.thread)
-        at = None
-        if native == here and request.frame is None:
+        if not words:
+            raise BadInput("print needs NAME: the variable's name in the source", hint="ompd print counter")
+        variable = " ".join(words)  # a debugger splits `* p` and `x [2]` at spaces
+        session = debugger.session(options.get(OMPD_LIBRARY))
+        selected = debugger.selected_thread()
+        thread, frame_number, place = native_of(session, selected, options.get("thread")), options.get("frame"), None
+        if thread == selected and frame_number is None:
             frame = debugger.selected_frame(session.target.architecture.sp)
-            at = At(frame[0], _source_function(frame[1])) if frame is not None else None
-        printed = session.ask(lambda each: printing.ask(each, request.name, native, at, request.frame))
-        return print_words.format_printed(printed, native, request.verbose)
-
-    def help(self, prompt: str) -> str:
-        """Return the help of the command."""
-        return print_words.format_help(prompt) + _LIBRARY_HELP
+            place = At(frame[0], _source_function(frame[1])) if frame is not None else None
+        printed = session.ask(lambda asked: printing.ask(asked, variable, thread, place, frame_number))
+        return format_printed(printed, thread, "verbose" in options)
 
 
 def _source_function(name: str) -> str | None:
@@ -227,30 +244,27 @@ class SnapshotCommand(PromptCommand[Debugger]):
 
     name = "snapshot"
     summary = "Write a small core to send to somebody else."
+    explanation = (
+        "Writes a small ELF core with the memory that ompd needs, and what it needs of the program's files. Every"
+        " command works on it, without those files."
+    )
+    examples = (("snapshot small.core", ""),)
     flags = (
+        Flag("output", "output", "o", "The file to write, as in the shell.", "FILE"),
         Flag("keep_env", "keep-env", None, "Keep the whole environment and the folders in arguments."),
         LIBRARY,
     )
     argument = Argument("file")
 
-    def run(self, debugger: Debugger, words: Sequence[str]) -> str:
+    def run(self, debugger: Debugger, words: Sequence[str], options: Mapping[str, Any]) -> str:
         """Write the file, and return a description of it."""
-        words, library = without_library(words)
-        rest = [word for word in words if word not in ("--keep-env", "--debug", "-o", "--output")]
-        if len(rest) != 1 or rest[0].startswith("-"):
+        files = [*words, *([options["output"]] if "output" in options else [])]
+        if len(files) != 1:
             raise BadInput("snapshot takes the name of the file to write", hint="ompd snapshot small.core")
-        snapshot = debugger.session(library).snapshot(rest[0], keep_environment="--keep-env" in words)
+        session = debugger.session(options.get(OMPD_LIBRARY))
+        snapshot = session.snapshot(files[0], keep_environment="keep_env" in options)
         problems = [f"ompd: warning: {problem}" for problem in snapshot.problems]
         return "\n".join([describe_snapshot(snapshot), *problems])
-
-    def help(self, prompt: str) -> str:
-        """Return the help of the command."""
-        return (
-            "Writes a small ELF core with the memory that ompd needs, and what it needs of the program's files. Every"
-            " command works on it, without those files.\n\n"
-            f"  {prompt}ompd snapshot small.core\n\n"
-            f"Options:\n      --keep-env   Keep the whole environment and the folders in arguments.\n{_LIBRARY_HELP}"
-        )
 
 
 class SwitchCommand(PromptCommand[D]):
@@ -259,13 +273,12 @@ class SwitchCommand(PromptCommand[D]):
     argument = Argument("switch", "optional")
     completes_argument = True
 
-    def run(self, debugger: D, words: Sequence[str]) -> str:
+    def run(self, debugger: D, words: Sequence[str], options: Mapping[str, Any]) -> str:
         """Change the setting if there is a word, and return the setting."""
-        given = [word for word in words if word != "--debug"]
-        if given not in (["on"], ["off"], []):
+        if list(words) not in (["on"], ["off"], []):
             raise BadInput("expected on or off", hint=f"ompd {self.name} on")
-        if given:
-            self.switch(debugger, given == ["on"])
+        if words:
+            self.switch(debugger, words[0] == "on")
         return f"ompd {self.name} is {self.describe(debugger)}"
 
     @abstractmethod
@@ -286,6 +299,11 @@ class AutoCommand(SwitchCommand[Debugger]):
 
     name = "auto"
     summary = "Turn the OpenMP summary at each stop on or off."
+    explanation = (
+        "With `on`, each stop prints a line: how many threads are in how many regions, and what they do. A line also"
+        " says when an OpenMP runtime begins; the program does not stop there."
+    )
+    examples = (("auto on", ""),)
 
     def switch(self, debugger: Debugger, on: bool) -> None:
         """Start or stop printing a line at each stop."""
@@ -295,21 +313,13 @@ class AutoCommand(SwitchCommand[Debugger]):
         """Return the current setting."""
         return "on" if debugger.prints_stops else "off"
 
-    def help(self, prompt: str) -> str:
-        """Return the help of the command."""
-        return (
-            "With `on`, each stop prints a line: how many threads are in how many regions, and what they do. A line"
-            " also says when an OpenMP runtime begins; the program does not stop there.\n\n"
-            f"  {prompt}ompd auto on\n"
-        )
-
 
 class StatusCommand(PromptCommand[D]):
     """``ompd status``: versions, process, runtimes and settings. Each debugger adds lines."""
 
     name = "status"
 
-    def run(self, debugger: D, words: Sequence[str]) -> str:
+    def run(self, debugger: D, words: Sequence[str], options: Mapping[str, Any]) -> str:
         """Return a line for each fact."""
         script = Path(ompd.__file__).resolve().with_name(debugger.script)
         lines = [
@@ -331,10 +341,6 @@ class StatusCommand(PromptCommand[D]):
         """Return lines about settings that only this debugger has: each line's text, by the word in front of it."""
         return {}
 
-    def help(self, prompt: str) -> str:
-        """Return the summary, because there are no options."""
-        return self.summary
-
 
 def _describe_process(debugger: Debugger) -> str:
     try:
@@ -355,27 +361,32 @@ def _describe_runtimes(debugger: Debugger) -> list[str]:
 class BreakCommand(PromptCommand[D]):
     """``ompd break LOCATION``: a breakpoint in a region's code, for threads by their OpenMP numbers."""
 
-    name = walk_words.BREAK
-    summary = walk_words.SUMMARIES[walk_words.BREAK]
+    name = "break"
+    summary = "Stop at a line or function, once in a region's code, by OpenMP number if wanted."
+    explanation = (
+        "Sets a breakpoint. LOCATION is what the debugger takes, as prog.c:12 or a function. At a line of a region or"
+        " task the breakpoint is in the code that the threads execute, not in the code that begins the region. With"
+        " --thread the program stops for the thread with that number in the team of its innermost region, with --level"
+        " as well in that of the region at that level; --level alone is for regions of that level."
+    )
+    examples: Sequence[tuple[str, str]] = (("break prog.c:12 --thread 1", ""),)
     flags = (
-        Flag("thread", "thread", None, "Only for the thread with this OpenMP number.", "N"),
+        Flag("thread", "thread", None, "Only for the thread with this OpenMP number.", "N", former="omp-thread"),
         Flag("level", "level", "l", "In the team of the region at this level.", "N"),
     )
     argument = Argument("name")
 
-    def run(self, debugger: D, words: Sequence[str]) -> str:
+    def run(self, debugger: D, words: Sequence[str], options: Mapping[str, Any]) -> str:
         """Set the breakpoints, and return a line for each."""
-        request = walk_words.parse_break(words)
+        if not words:
+            raise BadInput("break needs LOCATION: a line or function", hint="ompd break prog.c:12 --thread 1")
         debugger.check_runs(hint="the debugger's own sets one for a program that is run later")
-        return "\n".join(line + walk_words.format_threads(request) for line in self.set(debugger, request))
+        request = BreakRequest(" ".join(words), options.get("thread"), options.get("level"))
+        return "\n".join(description + format_threads(request) for description in self.set(debugger, request))
 
     @abstractmethod
-    def set(self, debugger: D, request: walk_words.BreakRequest) -> Sequence[str]:
+    def set(self, debugger: D, request: BreakRequest) -> Sequence[str]:
         """Set the breakpoints, and return the debugger's description of each."""
-
-    def help(self, prompt: str) -> str:
-        """Return the help of the command."""
-        return walk_words.format_help(self.name, prompt)
 
 
 class WalkCommand(PromptCommand[D]):
@@ -383,29 +394,22 @@ class WalkCommand(PromptCommand[D]):
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self.summary = walk_words.SUMMARIES[name]
-        if name != walk_words.FINISH:
-            self.flags = (Flag("only", "only", "o", "The other threads stand meanwhile."),)
+        self.summary, self.explanation = WALKS[name]
+        self.examples = ((name, ""),)
+        if name != FINISH:
+            self.flags = (Flag("only", "only", "o", "The other threads stand meanwhile, unless a region begins."),)
 
-    def run(self, debugger: D, words: Sequence[str]) -> str:
+    def run(self, debugger: D, words: Sequence[str], options: Mapping[str, Any]) -> str:
         """Run the program, and return the place where it stopped."""
-        only = walk_words.parse_walk(self.name, words)
         debugger.check_runs()
         debugger.session()  # raises an error with the reason if the program cannot be inspected
         with self.runner(debugger) as runner:
-            outcome = Walker(debugger, runner, debugger.selected_thread(), only=only).walk(self.name)
+            outcome = Walker(debugger, runner, debugger.selected_thread(), only="only" in options).walk(self.name)
             return "\n".join(text for text in (outcome, *runner.report()) if text)
 
     @abstractmethod
     def runner(self, debugger: D) -> AbstractContextManager[Runner]:
         """Return the object that runs the program until the end of the ``with`` statement."""
-
-    def help(self, prompt: str) -> str:
-        """Return the help of the command."""
-        return walk_words.format_help(self.name, prompt)
-
-
-WALKS = (walk_words.STEP, walk_words.NEXT, walk_words.FINISH)
 
 
 SHARED: Sequence[PromptCommand[Debugger]] = (

@@ -1,47 +1,15 @@
-"""``print`` at a debugger's prompt: its arguments, and the line that it prints."""
+"""The line that ``print`` shows at a debugger's prompt."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
-from ompd.errors import BadInput
-from ompd.frontends.selecting import split_options
 from ompd.questions.printing import Printed
-from ompd.records import record
 from ompd.render.words import UNKNOWN, basename, clean
 from ompd.short_names import short_name
 
 _MAX_VALUE = 4000  # characters of a value
 _COPIES = {"global": "one for all threads", "tls": "the thread's own", "cached": "the thread's own"}
-
-SUMMARY = "Print a variable as the code of the selected thread sees it."
-OPTIONS = (
-    ("thread", "N", "In the thread with this native id or, if there is none, with this OpenMP number in the team."),
-    ("frame", "N", "In the frame with this number of ompd stack, in place of the selected one."),
-)
-"""The options: name, name of the value, help."""
-
-
-@record
-class Request:
-    """A request for a variable by ``name``, in a ``thread`` and ``frame``, each None for the selected one."""
-
-    name: str
-    thread: int | None
-    frame: int | None
-    verbose: bool
-
-
-def parse_request(words: Sequence[str]) -> Request:
-    """Return the request in the words after ``print``.
-
-    :raises BadInput: if the words are not valid
-    """
-    rest, given = split_options("print", words, numbers=("thread", "frame"), flags=("verbose",), short={"v": "verbose"})
-    if not rest:
-        raise BadInput("print needs NAME: the variable's name in the source", hint="ompd print counter")
-    # The words are joined, because a debugger splits `* p` and `x [2]` at spaces.
-    return Request(" ".join(rest), given.get("thread"), given.get("frame"), "verbose" in given)
 
 
 def format_printed(found: Printed, thread: int, verbose: bool = False) -> str:
@@ -78,16 +46,3 @@ def _notes(found: Printed, thread: int, verbose: bool) -> Iterator[str]:
         yield row.unavailable.get("value", "no storage allocated yet" if missing else "unknown")
     if verbose and row.address is not None:
         yield f"at {row.address:#x}"
-
-
-def format_help(prompt: str) -> str:
-    """Return the help of the command."""
-    width = max(len(f"--{name} {value}") for name, value, _ in OPTIONS)
-    options = "\n".join(f"      {f'--{name} {value}':<{width}}   {text}" for name, value, text in OPTIONS)
-    return (
-        "Prints a variable that the code of the selected frame sees, in the selected thread: one of its function, of"
-        " the function around its region's code, on whichever thread's stack that is, or a static one, of which a"
-        " thread may have its own copy. NAME may select a part (x.member[2], *p). Nothing is called in the program.\n\n"
-        f"  {prompt}ompd print total\n  total = 12   (int, shared)\n  {prompt}ompd print --thread 1 grid.cells[2]\n\n"
-        f"Options:\n  -v, {'--verbose':<{width}}   Print its address, too.\n{options}\n"
-    )

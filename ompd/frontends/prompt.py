@@ -36,7 +36,8 @@ _OPTIONS = (*(row.parameter for row in SHARED), "unfold", "verbose", "debug", OM
 class Flag:
     """An option: the parameter's ``name``, its long and short spelling, its help, and its value's name in the help.
 
-    ``short`` is None without a short spelling, ``metavar`` None without a value.
+    ``short`` is None without a short spelling, ``metavar`` None without a value; a value ``N`` is a number. ``choices``
+    are all possible values, empty if any value is possible. ``former`` is an earlier long spelling that still works.
     """
 
     name: str
@@ -44,6 +45,19 @@ class Flag:
     short: str | None
     help: str
     metavar: str | None = None
+    choices: tuple[str, ...] = ()
+    former: str | None = None
+
+    @property
+    def takes_number(self) -> bool:
+        """Whether the value is a number."""
+        return self.metavar == "N"
+
+    @property
+    def spellings(self) -> list[str]:
+        """The option as it may be typed."""
+        dashed = [f"--{word}" for word in (self.long, self.former) if word is not None]
+        return dashed if self.short is None else [*dashed, f"-{self.short}"]
 
 
 @record
@@ -56,7 +70,8 @@ class Screen:
 
 def flags_of(command: Command) -> tuple[Flag, ...]:
     """Return the options that *command* has at a prompt, spelled as in the shell."""
-    of_shell = {OWN + option.name for option in command.options if option.status is not None or option.is_of_look}
+    own = {OWN + option.name: option for option in command.options}
+    of_shell = {name for name, option in own.items() if option.status is not None or option.is_of_look}
     return tuple(
         Flag(
             parameter.name,
@@ -64,59 +79,50 @@ def flags_of(command: Command) -> tuple[Flag, ...]:
             next((word[1:] for word in parameter.opts if not word.startswith("--")), None),
             parameter.help or "",
             None if parameter.is_flag else parameter.metavar or "VALUE",
+            own[parameter.name].choices if parameter.name in own else (),
         )
         for parameter in make(command).params
         if isinstance(parameter, click.Option)
         and parameter.name is not None
         and parameter.name not in of_shell
-        and (parameter.name in _OPTIONS or parameter.name.startswith(OWN))
+        and (parameter.name in _OPTIONS or parameter.name in own)
     )
 
 
-def parse_words(command: Command, words: Sequence[str]) -> dict[str, Any]:
-    """Return the values of options and argument in *words*, by parameter name.
+def split_options(command: str, flags: Sequence[Flag], words: Sequence[str]) -> tuple[list[str], dict[str, Any]]:
+    """Return the words that are no options, and the values of the options by parameter name, True for an option without
+    a value.
 
-    :raises BadInput: if *command* does not take a word, or a required word is missing
+    :raises BadInput: if *command* has no such option, or its value is missing or wrong
     """
-    found: dict[str, Any] = {}
+    arguments: list[str] = []
+    values: dict[str, Any] = {}
     rest = list(words)
-    argument = OWN + command.argument.name if command.argument is not None else None
     while rest:
         word = rest.pop(0)
         option, equals, value = word.partition("=")
-        flag = next((f for f in flags_of(command) if option in (f"--{f.long}", f"-{f.short}")), None)
-        if flag is None and argument is not None and argument not in found and not word.startswith("-"):
-            found[argument] = word
-        elif flag is None or (equals and flag.metavar is None):
-            raise BadInput(
-                f"{command.name} has no option {word}" if word.startswith("-") else f"{command.name} takes no {word!r}",
-                hint=f"it has {', '.join(f'--{f.long}' for f in flags_of(command))}",
-            )
-        elif flag.metavar is None:
-            found[flag.name] = True
-        elif equals or rest:
-            found[flag.name] = _value(command, flag, value if equals else rest.pop(0))
-        else:
-            raise BadInput(f"--{flag.long} of {command.name} needs a value: --{flag.long} {flag.metavar}")
-    if command.argument is not None and argument not in found:
-        raise BadInput(
-            f"{command.name} needs {command.argument.metavar}: {command.argument.help}",
-            hint=f"ompd {command.name} {command.argument.example}",
-        )
-    return found
+        flag = next((flag for flag in flags if option in flag.spellings), None)
+        if flag is not None and flag.metavar is not None:
+            values[flag.name] = _value_of(command, flag, value if equals else rest.pop(0) if rest else None)
+        elif flag is not None and not equals:
+            values[flag.name] = True
+        elif word.startswith("-") and word != "--debug":
+            longs = ", ".join(f"--{flag.long}" for flag in flags)
+            raise BadInput(f"{command} has no option {word}", hint=f"it has {longs or 'none'}")
+        elif word != "--debug":
+            arguments.append(word)
+    return arguments, values
 
 
-def _value(command: Command, flag: Flag, text: str) -> Any:
-    option = next((option for option in command.options if OWN + option.name == flag.name), None)
-    if option is None:
-        return text
-    if option.kind == "number":
-        if not (text.isascii() and text.isdecimal()):
-            raise BadInput(f"--{flag.long}: {text!r} is not a number")
-        return int(text)
-    if option.choices and text not in option.choices:
-        raise BadInput(f"--{flag.long}: {text!r} is not one of {', '.join(option.choices)}")
-    return text
+def _value_of(command: str, flag: Flag, text: str | None) -> Any:
+    is_number = text is not None and text.isascii() and text.isdecimal()
+    if flag.takes_number and not is_number:
+        raise BadInput(f"--{flag.long} of {command} needs a number: --{flag.long} 1")
+    if text is None:
+        raise BadInput(f"--{flag.long} of {command} needs a value: --{flag.long} {flag.metavar}")
+    if flag.choices and text not in flag.choices:
+        raise BadInput(f"--{flag.long}: {text!r} is not one of {', '.join(flag.choices)}")
+    return int(text) if flag.takes_number else text
 
 
 def split_words(text: str) -> list[str]:
@@ -142,18 +148,23 @@ def format_runtimes(answer: Answer[RuntimeRecord]) -> list[str]:
     return told or ["none is loaded"]
 
 
-def format_help(command: Command, prompt: str) -> str:
-    """Return the help of *command*: description, sample output, options."""
-    example = "\n".join(f"  {line}" for line in command.example.splitlines())
-    words = [
-        (f"{f'-{f.short}, ' if f.short else '    '}--{f.long}" + (f" {f.metavar}" if f.metavar else ""), f.help)
-        for f in flags_of(command)
-    ]
-    width = max(16, *(len(word) for word, _ in words))
-    options = "\n".join(f"  {word:<{width}} {text}".rstrip() for word, text in words)
-    own = command.argument.example if command.argument is not None else ""
-    argument = f" {command.example_words or own}".rstrip()
-    return f"{command.help}\n\n  {prompt}ompd {command.name}{argument}\n{example}\n\nOptions:\n{options}\n"
+def format_help(prompt: str, description: str, examples: Sequence[tuple[str, str]], flags: Sequence[Flag]) -> str:
+    """Return the help of a command: description, examples, options.
+
+    :param examples: the words after ``ompd``, and what the command prints, ``""`` to leave it out
+    """
+    sections = [description]
+    if examples:
+        lines = [line for words, output in examples for line in (f"{prompt}ompd {words}", *output.splitlines())]
+        sections.append("\n".join(f"  {line}" for line in lines))
+    if flags:
+        rows = [
+            (f"{f'-{flag.short}, ' if flag.short else '    '}--{flag.long} {flag.metavar or ''}".rstrip(), flag.help)
+            for flag in flags
+        ]
+        width = max(16, *(len(option) for option, _ in rows))
+        sections.append("\n".join(["Options:", *(f"  {option:<{width}} {text}".rstrip() for option, text in rows)]))
+    return "\n\n".join(sections) + "\n"
 
 
 def format_reply(command: Command, session: Session, given: Mapping[str, Any], screen: Screen, indices: Indices) -> str:

@@ -1,94 +1,12 @@
-"""Finds the thread with an OpenMP number, as a user types it at a debugger's prompt."""
+"""Finds and describes threads by their OpenMP numbers, for the commands at a debugger's prompt."""
 
 from __future__ import annotations
-
-from collections.abc import Mapping, Sequence
 
 from ompd.errors import BadInput, NoAnswer, OmpdError
 from ompd.inspection import Inspection
 from ompd.model import ParallelRecord, StackFrame, ThreadRecord
 from ompd.render.answers.threads import path_of
 from ompd.render.words import UNKNOWN, format_count, format_numbers
-
-
-def without_library(words: Sequence[str]) -> tuple[list[str], str | None]:
-    """Return *words* without ``--ompd-library``, and that option's value, None if it is not given.
-
-    :raises BadInput: if its value is missing
-    """
-    rest, library = [], None
-    waiting = list(words)
-    while waiting:
-        word, equals, value = waiting.pop(0).partition("=")
-        if word != "--ompd-library":
-            rest.append(word + equals + value)
-        elif equals or waiting:
-            library = value if equals else waiting.pop(0)
-        else:
-            raise BadInput("--ompd-library needs a value: --ompd-library FILE|named")
-    return rest, library
-
-
-def split_options(
-    command: str,
-    words: Sequence[str],
-    *,
-    numbers: Sequence[str] = (),
-    flags: Sequence[str] = (),
-    short: Mapping[str, str] = {},
-) -> tuple[list[str], dict[str, int]]:
-    """Return the words that are no options, and the options by name: the number of an option, 1 for a flag.
-
-    :param numbers: names of options with a number
-    :param flags: names of options without a value
-    :param short: names of options by their letters
-    :raises BadInput: if an option is unknown, or its value is no number
-    """
-    rest: list[str] = []
-    given: dict[str, int] = {}
-    waiting = list(words)
-    while waiting:
-        word = waiting.pop(0)
-        option, equals, value = word.partition("=")
-        name = option[2:] if option.startswith("--") else short.get(option[1:]) if option.startswith("-") else None
-        if name in numbers and name is not None:
-            text = value if equals else waiting.pop(0) if waiting else ""
-            if not (text.isascii() and text.isdecimal()):
-                raise BadInput(f"--{name} of {command} needs a number: --{name} 1")
-            given[name] = int(text)
-        elif name in flags and name is not None and not equals:
-            given[name] = 1
-        elif option == "--debug":
-            continue
-        elif option.startswith("-"):
-            known = ", ".join(f"--{each}" for each in (*numbers, *flags))
-            raise BadInput(f"{command} has no option {word}", hint=f"it has {known}" if known else "it has none")
-        else:
-            rest.append(word)
-    return rest, given
-
-
-def parse_thread(words: Sequence[str]) -> tuple[int | None, int | None]:
-    """Return thread number and level in the words of ``thread``, each None if it is not given.
-
-    :raises BadInput: if the words are not valid
-    """
-    rest, level = list(words), None
-    for word in ("--level", "-l"):
-        if word in rest:
-            at = rest.index(word)
-            level = _number(rest[at + 1] if at + 1 < len(rest) else "", "a level")
-            del rest[at : at + 2]
-    rest = [word for word in rest if word != "--debug"]
-    if len(rest) > 1:
-        raise BadInput("thread takes the OpenMP number of a thread", hint="ompd thread 2; ompd threads shows them")
-    return _number(rest[0], "an OpenMP thread number") if rest else None, level
-
-
-def _number(word: str, what: str) -> int:
-    if not word.isdecimal():
-        raise BadInput(f"{word!r} is not {what}")
-    return int(word)
 
 
 def region_of(session: Inspection, native: int, level: int | None) -> ParallelRecord | None:

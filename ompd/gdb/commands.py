@@ -10,6 +10,7 @@ import gdb  # type: ignore[import-not-found, import-untyped, unused-ignore]
 
 from ompd.frontends import commands as shared
 from ompd.frontends.commands import PromptCommand
+from ompd.frontends.walking import WALKS
 from ompd.gdb.debugger import Gdb, writable
 from ompd.gdb.frames import add_filter
 from ompd.gdb.functions import add_functions
@@ -28,7 +29,7 @@ _SUMMARY = "What an OpenMP program is doing."
 class StatusCommand(shared.StatusCommand[Gdb]):
     """``omp status``: the versions, the process and its runtimes."""
 
-    summary = "Versions of ompd and gdb, the process, its runtimes."
+    summary = explanation = "Versions of ompd and gdb, the process, its runtimes."
 
     def names(self, debugger: Gdb) -> Mapping[str, str]:
         """Return the prefixes of the commands that are in use."""
@@ -74,7 +75,7 @@ def add_commands(isolation: Isolation) -> None:
     commands: list[PromptCommand[Gdb]] = [
         *shared.SHARED,
         BreakCommand(),
-        *(WalkCommand(name) for name in shared.WALKS),
+        *(WalkCommand(name) for name in WALKS),
         StatusCommand(),
     ]
     for prefix in debugger.prefixes:

@@ -27,6 +27,12 @@ _NO_PLACES_HINT = (
 class BreakCommand(shared.BreakCommand[Gdb]):
     """``omp break LOCATION``: a breakpoint in a region's code, for threads by their OpenMP numbers, or at an event."""
 
+    explanation = (
+        f"{shared.BreakCommand.explanation} LOCATION may also be an event: {', '.join(EVENTS)}. LLVM's and Intel's"
+        " runtimes pass their places for events if the program was started with OMP_DEBUG=enabled."
+    )
+    examples = (*shared.BreakCommand.examples, ("break parallel_begin", ""))
+
     def set(self, debugger: Gdb, request: BreakRequest) -> Sequence[str]:
         """Set the breakpoints, and return gdb's description of each."""
         if request.place in EVENTS:
@@ -50,14 +56,6 @@ class BreakCommand(shared.BreakCommand[Gdb]):
     def argument_values(self, debugger: Gdb) -> Sequence[str]:
         """Return the events."""
         return EVENTS
-
-    def help(self, prompt: str) -> str:
-        """Return the help of the command, with the list of events."""
-        return (
-            f"{super().help(prompt)}\nLOCATION may be an event: {', '.join(EVENTS)}. LLVM's and Intel's runtimes pass"
-            " their places for events if the program was started with OMP_DEBUG=enabled.\n\n"
-            f"  {prompt}ompd break parallel_begin\n"
-        )
 
 
 def _set(location: str, request: BreakRequest) -> str:

@@ -9,6 +9,7 @@ import lldb  # type: ignore[import-not-found, unused-ignore]
 from ompd.errors import Unsupported
 from ompd.frontends import commands as shared
 from ompd.frontends.commands import PromptCommand
+from ompd.frontends.walking import WALKS
 from ompd.lldb.debugger import Lldb
 from ompd.lldb.hiding import Hiding
 from ompd.lldb.walking import BreakCommand, WalkCommand
@@ -24,6 +25,12 @@ class FramesCommand(shared.SwitchCommand[Lldb]):
 
     name = "bt"
     summary = "Hide OpenMP runtimes' frames in bt, up and down, or show them."
+    explanation = (
+        "With `on`, the default if this LLDB can do it, LLDB's own `bt`, `up` and `down` leave out the frames of OpenMP"
+        " runtimes, and an editor shows them as subtle. `bt -u` shows all frames. Without on or off, prints the current"
+        " setting."
+    )
+    examples = (("bt off", ""),)
 
     def switch(self, debugger: Lldb, on: bool) -> None:
         """Hide the frames from now on, or show them again.
@@ -44,14 +51,6 @@ class FramesCommand(shared.SwitchCommand[Lldb]):
             return "off: bt, up and down show the frames of OpenMP runtimes"
         return "on: bt, up and down leave out the frames of OpenMP runtimes; bt -u shows them"
 
-    def help(self, prompt: str) -> str:
-        """Return the help of the command."""
-        return (
-            "With `on`, the default if this LLDB can do it, LLDB's own `bt`, `up` and `down` leave out the frames of"
-            " OpenMP runtimes, and an editor shows them as subtle. `bt -u` shows all frames. Without on or off, prints"
-            f" the current setting.\n\n  {prompt}ompd bt off\n"
-        )
-
 
 def _cannot_hide(debugger: Lldb) -> str:
     return f"LLDB {debugger.version().partition('.')[0]} cannot leave frames out"
@@ -60,7 +59,7 @@ def _cannot_hide(debugger: Lldb) -> str:
 class StatusCommand(shared.StatusCommand[Lldb]):
     """``ompd status``: the versions, the process and its runtimes."""
 
-    summary = "Versions of ompd and LLDB, the process, its runtimes, settings."
+    summary = explanation = "Versions of ompd and LLDB, the process, its runtimes, settings."
 
     def settings(self, debugger: Lldb) -> Mapping[str, str]:
         """Return whether frames are hidden."""
@@ -70,7 +69,7 @@ class StatusCommand(shared.StatusCommand[Lldb]):
 COMMANDS: tuple[PromptCommand[Lldb], ...] = (
     *shared.SHARED,
     BreakCommand(),
-    *(WalkCommand(name) for name in shared.WALKS),
+    *(WalkCommand(name) for name in WALKS),
     FramesCommand(),
     StatusCommand(),
 )

@@ -129,7 +129,7 @@ def _describe_option(flag: Flag, number: int) -> Mapping[str, object]:
         "help": flag.help,
         **(
             {
-                "value_type": lldb.eArgTypeUnsignedInteger if flag.metavar == "N" else lldb.eArgTypeName,
+                "value_type": lldb.eArgTypeUnsignedInteger if flag.takes_number else lldb.eArgTypeName,
                 "completion_type": _NO_COMPLETION,
                 "dest": flag.long,
             }

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from ompd.errors import BadInput
+from ompd.frontends.commands import BreakCommand
+from ompd.frontends.prompt import split_options
 from ompd.frontends.spots import Spot, choose_spots
-from ompd.frontends.walking import parse_break, parse_walk
 from ompd.isa.x86.references import X86References
 from ompd.questions.walking import body_called
-from tests.support import FULL, stopped
+from tests.support import stopped
 from tests.support.gdb import LOAD as LOAD_IN_GDB
 from tests.support.gdb import NAMES, batch, gdb, open_core, open_program
 from tests.support.gdb import Replies as GdbReplies
@@ -301,6 +301,7 @@ ON_CORE = {
     **dict.fromkeys(("step", "next --only", "finish", "break hang.c:39 --level 1"), "a core file does not run"),
     "break": "break needs LOCATION",
     "step --bogus": "step has no option --bogus",
+    "finish --only": "finish has no option --only",
     "break 1 --thread x": "--thread of break needs a number",
     "finish now": "finish takes no 'now'",
 }
@@ -330,7 +331,7 @@ def test_where_it_cannot_be_done_words_say_so_in_lldb(version: int) -> None:
     told = LldbReplies(lldb_batch(lldb(version), [LOAD_IN_LLDB, *started, *asked, "breakpoint list"], cwd=Path("/tmp")))
     for words, answer in ON_CORE.items():
         # LLDB 19 and later parse options themselves.
-        own = version >= 19 and ("--bogus" in words or "thread x" in words or words == "finish now")
+        own = version >= 19 and words in ("step --bogus", "finish --only", "break 1 --thread x", "finish now")
         assert answer in told[f"ompd {words}"] or (own and "error: " in told[f"ompd {words}"]), words
     assert "ompd: LLDB has no place for 'nowhere.c:1'" in told["ompd break nowhere.c:1"]
     assert "No breakpoints currently set" in told["breakpoint list"]
@@ -367,10 +368,6 @@ def test_the_code_that_a_function_of_clangs_calls() -> None:
 
 
 def test_words() -> None:
-    request = parse_break(["a.c:3", "--thread", "2", "-l", "1"])
-    assert request == parse_break(["a.c:3", "--omp-thread", "2", "--level", "1"])  # its old name
-    assert (request.place, request.thread, request.level) == ("a.c:3", 2, 1)
-    assert parse_walk("step", ["--only"]) and not parse_walk("next", [])
-    with pytest.raises(BadInput, match="finish has no option --only"):
-        parse_walk("finish", ["--only"])
-    assert FULL in (True, False)
+    for words in ("a.c:3 --thread 2 -l 1", "--omp-thread=2 a.c:3 --level 1"):  # and the former name of --thread
+        told = split_options("break", BreakCommand.flags, words.split())
+        assert told == (["a.c:3"], {"thread": 2, "level": 1})

@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 
 from ompd.errors import BadInput, NoAnswer
-from ompd.frontends.printing import format_printed, parse_request
+from ompd.frontends.commands import PrintCommand
+from ompd.frontends.printing import format_printed
+from ompd.frontends.prompt import OMPD_LIBRARY, split_options
 from ompd.questions import printing, stacks, variables
 from ompd.questions.printing import At
 from ompd.session import Session
@@ -130,16 +132,18 @@ def test_a_place_in_the_own_file_is_nearer() -> None:
 
 
 def test_words() -> None:
-    request = parse_request(["--thread", "3", "-v", "x.y"])
-    assert (request.name, request.thread, request.frame, request.verbose) == ("x.y", 3, None, True)
-    for words, fault in (
-        ([], "needs NAME"),
+    flags = PrintCommand.flags
+    words, options = split_options("print", flags, ["--thread", "3", "-v", "x.y", "--ompd-library=named", "--debug"])
+    assert (words, options) == (["x.y"], {"thread": 3, "verbose": True, OMPD_LIBRARY: "named"})
+    for wrong, fault in (
         (["--thread"], "needs a number"),
         (["--frame", "a", "x"], "needs a number"),
+        (["--ompd-library"], "needs a value: --ompd-library FILE|named"),
+        (["--verbose=1", "x"], "no option --verbose=1"),
         (["--bogus", "x"], "no option --bogus"),
     ):
-        with pytest.raises(BadInput, match=fault):
-            parse_request(words)
+        with pytest.raises(BadInput, match=re.escape(fault)):
+            split_options("print", flags, wrong)
 
 
 ASKED = ("thread", "thread 1", "thread ", "print change", "print step", "print last_change", "print nowhere")
