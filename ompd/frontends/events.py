@@ -26,19 +26,20 @@ def check_events(session: Session) -> bool:
 
     :raises Unavailable: if an initialised runtime has them but does not call them
     """
-    process, has_places = session.process, False
+    process, has_routines = session.process, False
     for runtime in session.runtimes:
         module = runtime.found.module
         if process.symbols.symbol_in(module, symbol_of(EVENTS[0])) is None:
             continue
-        has_places = True
-        if runtime.found.dll_locations(process.contract) is None:
+        has_routines = True
+        is_initialised = runtime.found.dll_locations(process.contract) is not None
+        if not is_initialised:
             continue
-        address = process.symbols.symbol_in(module, _STATE)
-        if address is not None:
-            passes = bool(read_unsigned(process.memory, address, 8) & _STATE_BREAKPOINTS)
+        state_address = process.symbols.symbol_in(module, _STATE)
+        if state_address is not None:
+            calls = bool(read_unsigned(process.memory, state_address, 8) & _STATE_BREAKPOINTS)
         else:
-            passes = runtime.space is not None and runtime.space.keeps_states()
-        if not passes:
+            calls = runtime.space is not None and runtime.space.keeps_states()
+        if not calls:
             raise Unavailable(_NO_EVENTS)
-    return has_places
+    return has_routines

@@ -4,26 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ompd.frontends.walking import place_of
 from ompd.questions.printing import Printed
 from ompd.render.words import UNKNOWN, basename, clean
-from ompd.short_names import short_name
 
 _MAX_VALUE = 4000  # characters of a value
 _COPIES = {"global": "one for all threads", "tls": "the thread's own", "cached": "the thread's own"}
 
 
-def format_printed(found: Printed, thread: int, verbose: bool = False) -> str:
+def format_printed(variable: Printed, thread: int, verbose: bool = False) -> str:
     """Return the line for a variable in *thread*: value, type and origin."""
-    row = found.local or found.static
+    row = variable.local or variable.static
     text = row.text if row is not None else None
-    shown = clean(text if text is not None else UNKNOWN)
-    if len(shown) > _MAX_VALUE:
-        shown = f"{shown[:_MAX_VALUE]}..."
-    return clean(f"{found.name} = ") + f"{shown}   ({clean(', '.join(_notes(found, thread, verbose)))})"
+    value = clean(text if text is not None else UNKNOWN)
+    if len(value) > _MAX_VALUE:
+        value = f"{value[:_MAX_VALUE]}..."
+    return clean(f"{variable.name} = ") + f"{value}   ({clean(', '.join(_notes(variable, thread, verbose)))})"
 
 
-def _notes(found: Printed, thread: int, verbose: bool) -> Iterator[str]:
-    local, static, frame = found.local, found.static, found.frame
+def _notes(variable: Printed, thread: int, verbose: bool) -> Iterator[str]:
+    local, static, frame = variable.local, variable.static, variable.frame
     row = local or static
     if row is None:
         return
@@ -36,13 +36,12 @@ def _notes(found: Printed, thread: int, verbose: bool) -> Iterator[str]:
         yield _COPIES.get(static.mechanism, f"the thread's own ({static.mechanism})")
     if static is not None and static.file is not None:
         yield f"{basename(static.file)}:{static.line}" if static.line is not None else basename(static.file)
-    if frame is not None and not found.is_here:
-        at = f" {basename(frame.file)}:{frame.line}" if frame.file is not None and frame.line is not None else ""
-        yield f"{'of' if found.seen else 'out of sight, of'} #{found.number} {short_name(frame.function or '??')}{at}"
+    if frame is not None and not variable.is_here:
+        yield f"{'of' if variable.seen else 'out of sight, of'} #{variable.number} {place_of(frame)}"
         if frame.thread not in (None, thread):
             yield f"on the stack of thread {frame.thread}"
     if row.text is None:
-        missing = static is not None and static.address is None and not static.unavailable
-        yield row.unavailable.get("value", "no storage allocated yet" if missing else "unknown")
+        has_no_storage = static is not None and static.address is None and not static.unavailable
+        yield row.unavailable.get("value", "no storage allocated yet" if has_no_storage else "unknown")
     if verbose and row.address is not None:
         yield f"at {row.address:#x}"

@@ -21,7 +21,7 @@ from ompd.commands.options import OWN
 from ompd.commands.shell.questions import make
 from ompd.commands.table import Command
 from ompd.errors import BadInput
-from ompd.model import Answer, RuntimeRecord, WhyAnswer
+from ompd.model import Answer, RuntimeRecord
 from ompd.records import record
 from ompd.render.words import Indices, clean
 from ompd.session import Session
@@ -144,8 +144,8 @@ def clean_lines(text: str) -> str:
 def format_runtimes(answer: Answer[RuntimeRecord]) -> list[str]:
     """Return a line for each runtime, for ``status``."""
     states = {True: "keeps states", False: "keeps no states", None: "not initialised yet, or unreadable"}
-    told = [f"{row.id} {row.version or ''}".rstrip() + f", {states[row.keeps_states]}" for row in answer.rows]
-    return told or ["none is loaded"]
+    lines = [f"{row.id} {row.version or ''}".rstrip() + f", {states[row.keeps_states]}" for row in answer.rows]
+    return lines or ["none is loaded"]
 
 
 def format_help(prompt: str, description: str, examples: Sequence[tuple[str, str]], flags: Sequence[Flag]) -> str:
@@ -170,26 +170,25 @@ def format_help(prompt: str, description: str, examples: Sequence[tuple[str, str
 def format_reply(command: Command, session: Session, given: Mapping[str, Any], screen: Screen, indices: Indices) -> str:
     """Return the output of *command* in the format that *given* chooses; text is followed by notes.
 
+    :param given: the values of options and argument by parameter name
     :param indices: the debugger's numbers of the threads
     :raises BadInput: if options exclude each other
     """
     own = {name.removeprefix(OWN): value for name, value in given.items() if name.startswith(OWN)}
     chosen = command.format_of({**given, **own})
     answer = session.ask(partial(command.answer, given=own))
-    numbered = {"indices": indices} if command.name in ("threads", "var") else {}
+    shows_indices = {"indices": indices} if command.name in ("threads", "var") else {}
     if chosen == TEXT:
         from ompd.render.terminal import make_console
 
-        if isinstance(answer, WhyAnswer):
-            # At a debugger's prompt, commands take no target.
-            rows = (replace(row, next_step=(row.next_step or "").replace(" TARGET", "") or None) for row in answer.rows)
-            answer = replace(answer, rows=tuple(rows))
+        # A core is in the debugger, too, so a suggested command does not name it.
+        answer = replace(answer, target=replace(answer.target, kind=indices.debugger.lower()))
         file = io.StringIO()
         console = make_console("always" if screen.color else "never", file=file, width=screen.width)
-        load(command.printer)(console, answer, unfold="unfold" in given, verbose="verbose" in given, **numbered)
+        load(command.printer)(console, answer, unfold="unfold" in given, verbose="verbose" in given, **shows_indices)
         text = file.getvalue()
     else:
-        text = render(chosen, command.name, answer, **numbered)
-    # The formats that all commands share state whether the answer is complete.
-    notes = [] if chosen in {row.name for row in SHARED} else format_warnings(answer)
+        text = render(chosen, command.name, answer, **shows_indices)
+    states_completeness = chosen in {shared_format.name for shared_format in SHARED}
+    notes = [] if states_completeness else format_warnings(answer)
     return "\n".join([text.rstrip("\n"), *notes])

@@ -17,30 +17,29 @@ def region_of(session: Inspection, native: int, level: int | None) -> ParallelRe
     :raises BadInput: if there is no such region, or the thread is in no team and there is not exactly one region
     """
     regions = {(region.runtime, region.id): region for region in session.ask_parallel().rows}
-    row = _row(session, native)
-    if row is None and len(regions) != 1:
+    region: ParallelRecord | None
+    row = _row_of(session, native)
+    if row is not None and row.thread_num is not None:
+        region = regions.get((row.runtime or "", row.parallel or ""))
+        if level == 0:
+            raise BadInput("regions have levels from 1 on")
+    elif len(regions) == 1:
+        (region,) = regions.values()
+    else:
         raise BadInput(
             f"the selected thread, {native}, is in no team", hint="select one that is: ompd threads shows them"
         )
-    if row is None:
-        (only,) = regions.values()
-        if level not in (None, only.level):
-            raise BadInput(f"thread {native} is in no region of level {level}")
-        return only
-    region = regions.get((row.runtime or "", row.parallel or ""))
-    if level == 0:
-        raise BadInput("regions have levels from 1 on")
-    while level is not None and region is not None and region.level != level:
+    if level is None:
+        return region
+    while region is not None and region.level != level:
         region = regions.get((region.runtime, region.enclosing or ""))
-    if level is not None and region is None:
+    if region is None:
         raise BadInput(f"thread {native} is in no region of level {level}")
     return region
 
 
-def _row(session: Inspection, native: int) -> ThreadRecord | None:
-    # Return the row of the thread *native*, None if it is in no team.
-    rows = session.ask_threads().rows
-    return next((row for row in rows if row.native_thread_id == native and row.thread_num is not None), None)
+def _row_of(session: Inspection, native: int) -> ThreadRecord | None:
+    return next((row for row in session.ask_threads().rows if row.native_thread_id == native), None)
 
 
 def member_of(region: ParallelRecord | None, native: int, number: int) -> int:
@@ -53,29 +52,34 @@ def member_of(region: ParallelRecord | None, native: int, number: int) -> int:
     if number >= len(members):
         size = format_count(len(members), "thread")
         raise BadInput(f"the team has {size}, 0 to {len(members) - 1}, and no {number}")
-    found = members[number]
-    if found is None:
+    member = members[number]
+    if member is None:
         raise NoAnswer(f"which thread has number {number} could not be read")
-    return found
+    return member
 
 
 def innermost_of_users(session: Inspection, native: int) -> StackFrame | None:
     """Return the innermost user frame on the thread's own stack, None if no such frame is certain."""
     (row,) = session.ask_stacks(thread=native).rows
-    own = (f for f in row.frames if f.thread == native and f.kind == "user" and f.cfa is not None and not f.guessed)
-    return next(own, None)
+    for frame in row.frames:
+        is_certain = frame.cfa is not None and not frame.guessed
+        if frame.thread == native and frame.kind == "user" and is_certain:
+            return frame
+    return None
 
 
-def native_of(session: Inspection, native: int, wanted: int | None) -> int:
-    """Return the native id of the thread *wanted*, a native id or a number in the team of the thread *native*.
+def native_of(session: Inspection, native: int, number: int | None) -> int:
+    """Return the native id of the thread *number*, a native id or a number in the team of the thread *native*.
 
-    Return *native* if *wanted* is None.
+    Return *native* if *number* is None.
 
     :raises BadInput: if there is no such thread
     """
-    if wanted is None or wanted in session.process.threads.ids():
-        return native if wanted is None else wanted
-    return member_of(region_of(session, native, None), native, wanted)
+    if number is None:
+        return native
+    if number in session.process.threads.ids():
+        return number
+    return member_of(region_of(session, native, None), native, number)
 
 
 def numbers_of_team(session: Inspection, native: int) -> list[str]:
@@ -92,8 +96,7 @@ def format_current(session: Inspection, native: int, name: str) -> str:
 
     :param name: the debugger's name of the thread
     """
-    rows = session.ask_threads().rows
-    row = next((row for row in rows if row.native_thread_id == native), None)
+    row = _row_of(session, native)
     if row is None or row.runtime is None:
         unknown = row is not None and row.thread_type is None
         return f"{name} is selected: {'unknown to OpenMP as far as it can be read' if unknown else 'not OpenMP'}"
@@ -112,10 +115,9 @@ def format_selected(region: ParallelRecord | None, number: int, name: str, begin
     :param begins: whether the thread is about to begin its region
     :param has_frame: whether a user frame was selected
     """
-    size = region.team_size if region is not None else 1
-    at = region.level if region is not None else 0
+    size, level = (region.team_size, region.level) if region is not None else (1, 0)
     note = ", which is about to begin the region" if begins else "" if has_frame else ", in none of your code"
-    return f"OpenMP thread {number}/{size} at level {at} is {name}{note}"
+    return f"OpenMP thread {number}/{size} at level {level} is {name}{note}"
 
 
 def names_of(session: Inspection) -> dict[int, str]:
@@ -128,10 +130,11 @@ def names_of(session: Inspection) -> dict[int, str]:
         rows = session.ask_threads().rows
     except OmpdError:
         return {}
-    found: dict[int, str] = {}
+    names: dict[int, str] = {}
     for row in rows:
-        if row.native_thread_id is not None and row.runtime is not None and "thread_num" not in row.unavailable:
+        has_number = row.runtime is not None and "thread_num" not in row.unavailable
+        if row.native_thread_id is not None and has_number:
             path = path_of(row)
             number = format_numbers([path], row.team_size) if path is not None else "pool"
-            found[row.native_thread_id] = f"OMP {number}"
-    return found
+            names[row.native_thread_id] = f"OMP {number}"
+    return names

@@ -63,16 +63,17 @@ WALKS: Mapping[str, tuple[str, str]] = {
 
 def describe_end(way: WayOut) -> str:
     """Return the message that the region or task of *way* has ended."""
-    construct = way.ends.construct if way.ends is not None else None
-    kind = construct.kind if construct is not None and construct.kind is not None else "construct"
-    kind = "region" if kind == "parallel" else kind
-    at = ""
-    if construct is not None and construct.file is not None:
-        at = clean(f" {basename(construct.file)}:{construct.line}")
-    return f"the {kind}{at} has ended" if way.ends is not None else "the region has ended"
+    if way.ends is None:
+        return "the region has ended"
+    construct = way.ends.construct
+    if construct is None:
+        return "the construct has ended"
+    kind = "region" if construct.kind == "parallel" else construct.kind or "construct"
+    place = clean(f" {basename(construct.file)}:{construct.line}") if construct.file is not None else ""
+    return f"the {kind}{place} has ended"
 
 
 def place_of(frame: StackFrame) -> str:
     """Return function and line of a frame."""
-    at = f" {basename(frame.file)}:{frame.line}" if frame.file is not None and frame.line is not None else ""
-    return clean(f"{short_name(frame.function or '??')}{at}")
+    line = f" {basename(frame.file)}:{frame.line}" if frame.file is not None and frame.line is not None else ""
+    return clean(f"{short_name(frame.function or '??')}{line}")
