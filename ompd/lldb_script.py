@@ -68,10 +68,10 @@ _CALLED = (
 )
 
 
-def _isolated(made: type[Any], *called: str, **members: Any) -> type[Any]:
+def _isolated(base: type[Any], *called: str, **members: Any) -> type[Any]:
     # LLDB makes objects of the classes in this module, and calls their methods at any time.
-    methods = {name: _ISOLATION(getattr(made, name)) for name in called if hasattr(made, name)}
-    return type(made.__name__, (made,), {**methods, **members, "__module__": _MODULE})
+    methods = {name: _ISOLATION(getattr(base, name)) for name in called if hasattr(base, name)}
+    return type(base.__name__, (base,), {**methods, **members, "__module__": _MODULE})
 
 
 _COMMANDS: Mapping[str, type[Prompt]] = {
@@ -79,8 +79,8 @@ _COMMANDS: Mapping[str, type[Prompt]] = {
     for command in commands.COMMANDS
 }
 _CLASS_NAMES: Mapping[str, str] = {name: f"{name.capitalize()}Command" for name in _COMMANDS}
-globals().update({_CLASS_NAMES[name]: made for name, made in _COMMANDS.items()})
-globals().update({made.__name__: made for made in RECOGNIZERS})
+globals().update({_CLASS_NAMES[name]: command for name, command in _COMMANDS.items()})
+globals().update({recognizer.__name__: recognizer for recognizer in RECOGNIZERS})
 
 StopHook = _isolated(stops.StopHook, "handle_stop")
 Arming = _isolated(stops.Arming, "__callback__")
@@ -96,8 +96,8 @@ def __lldb_init_module(debugger: Any, internal_dict: dict[str, Any]) -> None:
     state.module = _MODULE
     parsed = "-p " if PARSES else ""
     run_command(debugger, 'command container add -o -h "What an OpenMP program is doing." ompd')
-    for name, made in _CLASS_NAMES.items():
-        run_command(debugger, f"command script add -o {parsed}-c {_MODULE}.{made} ompd {name}")
+    for name, class_name in _CLASS_NAMES.items():
+        run_command(debugger, f"command script add -o {parsed}-c {_MODULE}.{class_name} ompd {name}")
     if not interpreter.AliasExists("omp") and not interpreter.CommandExists("omp"):
         run_command(debugger, "command alias omp ompd")  # lldb-dap does not see a container
     if commands.CAN_HIDE and state.hides:

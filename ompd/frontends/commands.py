@@ -99,15 +99,15 @@ class PromptCommand(ABC, Generic[D]):
         return ()
 
 
-def reply_to(command: PromptCommand[D], debugger: D, given: str | Sequence[str]) -> str:
-    """Return the output of *command*, or its help if *given* has ``-h`` or ``--help``.
+def reply_to(command: PromptCommand[D], debugger: D, typed: str | Sequence[str]) -> str:
+    """Return the output of *command*, or its help if *typed* has ``-h`` or ``--help``.
 
-    :param given: the text after the command's name, or its words
+    :param typed: the text after the command's name, or its words
     :raises Refused: if the command fails; no other exception is raised
     """
     words: list[str] = []
     try:
-        words = split_words(given) if isinstance(given, str) else list(given)
+        words = split_words(typed) if isinstance(typed, str) else list(typed)
         if "--help" in words or "-h" in words:
             return command.help(debugger.prompt)
         arguments, options = split_options(command.name, command.flags, words)
@@ -140,7 +140,7 @@ class TableCommand(PromptCommand[Debugger]):
 
     def run(self, debugger: Debugger, words: Sequence[str], options: Mapping[str, Any]) -> str:
         """Return the answer."""
-        given, argument = dict(options), self._command.argument
+        values, argument = dict(options), self._command.argument
         if argument is not None:
             if not words:
                 raise BadInput(
@@ -149,9 +149,9 @@ class TableCommand(PromptCommand[Debugger]):
                 )
             if len(words) > 1:
                 raise BadInput(f"{self.name} takes no {words[1]!r}", hint=f"ompd {self.name} {argument.example}")
-            given[OWN + argument.name] = words[0]
+            values[OWN + argument.name] = words[0]
         session = debugger.session(options.get(OMPD_LIBRARY, self._command.ompd_library))
-        return format_reply(self._command, session, given, debugger.screen(), debugger.indices())
+        return format_reply(self._command, session, values, debugger.screen(), debugger.indices())
 
 
 class ThreadCommand(PromptCommand[Debugger]):

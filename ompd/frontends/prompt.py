@@ -1,6 +1,7 @@
-"""The table's commands at a debugger's prompt, with the names and options of the shell.
+"""Options, help and output of the commands at a debugger's prompt.
 
-The target is the process in the debugger, so there are no options for the target or its files.
+Commands of the shell's table have the names and options of the shell. The target is the process in the debugger, so
+there are no options for the target or its files.
 """
 
 from __future__ import annotations
@@ -167,16 +168,18 @@ def format_help(prompt: str, description: str, examples: Sequence[tuple[str, str
     return "\n\n".join(sections) + "\n"
 
 
-def format_reply(command: Command, session: Session, given: Mapping[str, Any], screen: Screen, indices: Indices) -> str:
-    """Return the output of *command* in the format that *given* chooses; text is followed by notes.
+def format_reply(
+    command: Command, session: Session, values: Mapping[str, Any], screen: Screen, indices: Indices
+) -> str:
+    """Return the output of *command* in the format that *values* choose; text is followed by notes.
 
-    :param given: the values of options and argument by parameter name
+    :param values: the values of options and argument by parameter name
     :param indices: the debugger's numbers of the threads
     :raises BadInput: if options exclude each other
     """
-    own = {name.removeprefix(OWN): value for name, value in given.items() if name.startswith(OWN)}
-    chosen = command.format_of({**given, **own})
-    answer = session.ask(partial(command.answer, given=own))
+    own_values = {name.removeprefix(OWN): value for name, value in values.items() if name.startswith(OWN)}
+    chosen = command.format_of({**values, **own_values})
+    answer = session.ask(partial(command.answer, given=own_values))
     shows_indices = {"indices": indices} if command.name in ("threads", "var") else {}
     if chosen == TEXT:
         from ompd.render.terminal import make_console
@@ -185,7 +188,7 @@ def format_reply(command: Command, session: Session, given: Mapping[str, Any], s
         answer = replace(answer, target=replace(answer.target, kind=indices.debugger.lower()))
         file = io.StringIO()
         console = make_console("always" if screen.color else "never", file=file, width=screen.width)
-        load(command.printer)(console, answer, unfold="unfold" in given, verbose="verbose" in given, **shows_indices)
+        load(command.printer)(console, answer, unfold="unfold" in values, verbose="verbose" in values, **shows_indices)
         text = file.getvalue()
     else:
         text = render(chosen, command.name, answer, **shows_indices)

@@ -19,6 +19,7 @@ from ompd import naming
 from ompd.contract.code_owners import RUNTIME, SYSTEM
 from ompd.debugger.targets.gdb.inferior import thread_selected
 from ompd.debugger.targets.gdb.target import native_id
+from ompd.frontends.wrappers import is_wrapper
 from ompd.gdb.debugger import Gdb
 from ompd.model import StackFrame
 from ompd.records import record
@@ -30,7 +31,7 @@ _PRIORITY = 90  # filters of users usually have 100, so they run before this one
 
 
 @record
-class Known:
+class ThreadFrames:
     """Facts about a thread's frames, by program counter.
 
     ``hides`` is whether a frame is hidden as the runtime's, ``bodies`` the names of frames with a construct's body.
@@ -40,31 +41,32 @@ class Known:
     bodies: Mapping[int, str]
 
 
-def known_of(frames: Sequence[StackFrame]) -> Known:
+def thread_frames(frames: Sequence[StackFrame]) -> ThreadFrames:
     """Return the facts from the raw stack of a thread, whose innermost frame is first."""
     kinds = [frame.kind for frame in frames]
-    inner, outer = _nearest(kinds), _nearest(kinds[::-1])[::-1]
-    hides = {
-        frame.address: (outer[number] or inner[number]) == RUNTIME
-        for number, frame in enumerate(frames)
-        if frame.address is not None
-    }
+    inner, outer = _without_system(kinds), _without_system(kinds[::-1])[::-1]
+    hides: dict[int, bool] = {}
     bodies: dict[int, str] = {}
-    for frame in frames:
+    for number, frame in enumerate(frames):
+        if frame.address is None:
+            continue
+        hides[frame.address] = (outer[number] or inner[number]) == RUNTIME
         construct = frame.construct
-        if construct is not None and frame.address is not None and frame.address not in bodies:
-            at = f" {basename(construct.file)}:{construct.line}" if construct.file is not None else ""
-            bodies[frame.address] = clean(f"{frame.function or '??'} [body of {construct.kind or 'construct'}{at}]")
-    return Known(hides, bodies)
+        if construct is not None and frame.address not in bodies:
+            line = f" {basename(construct.file)}:{construct.line}" if construct.file is not None else ""
+            bodies[frame.address] = clean(f"{frame.function or '??'} [body of {construct.kind or 'construct'}{line}]")
+    return ThreadFrames(hides, bodies)
 
 
-def _nearest(kinds: Sequence[str]) -> list[str | None]:
+def _without_system(kinds: Sequence[str]) -> list[str | None]:
     # Return the kind of each frame. A frame of the C library gets the kind of the nearest frame of another kind before
     # it in the list, None if there is none.
-    found: list[str | None] = []
+    others: list[str | None] = []
+    nearest: str | None = None
     for kind in kinds:
-        found.append(kind if kind != SYSTEM else found[-1] if found else None)
-    return found
+        nearest = kind if kind != SYSTEM else nearest
+        others.append(nearest)
+    return others
 
 
 class _Body(FrameDecorator):  # type: ignore[misc, unused-ignore]
@@ -79,33 +81,23 @@ class _Body(FrameDecorator):  # type: ignore[misc, unused-ignore]
         return self._shown
 
 
-def _is_wrapper(name: str, inner: str | None) -> bool:
-    # Return whether the function only calls the body, which is the next frame inwards.
-    if inner is None or not _is_outlined(inner):
-        return False
-    return naming.is_task_entry(name) or (_is_outlined(name) and not naming.is_body(name) and naming.is_body(inner))
-
-
-def _is_outlined(name: str) -> bool:
-    return naming.parse_outlined(name) is not None
-
-
-def shown(decorated: Iterable[Any], known: Known) -> Iterator[Any]:
-    """Yield the frames to show among *decorated*, gdb's frames from the innermost on."""
-    inner: str | None = None
+def shown(decorators: Iterable[Any], facts: ThreadFrames) -> Iterator[Any]:
+    """Yield the frames to show among *decorators*, gdb's frames from the innermost on."""
+    inner = ""
     is_hidden = False
-    for each in decorated:
-        frame = each.inferior_frame()
-        name, at = frame.name() or "", frame.pc()
+    for decorator in decorators:
+        frame = decorator.inferior_frame()
+        name, pc = frame.name() or "", frame.pc()
         # gdb adds functions that left the stack by a jump. They are hidden if the function that they called is hidden.
-        is_hidden = known.hides.get(at, is_hidden)
-        is_wrapper = _is_wrapper(name, inner)
+        is_hidden = facts.hides.get(pc, is_hidden)
+        calls_only_body = is_wrapper(name, [inner])
         inner = name
-        if frame.level() and (is_hidden or is_wrapper):
+        if frame.level() and (is_hidden or calls_only_body):
             continue
-        body = known.bodies.get(at)
+        body = facts.bodies.get(pc)
         # Functions that were inlined into the code of a construct have the same pc, and must keep their own names.
-        yield _Body(each, body) if body is not None and _is_outlined(name) else each
+        is_outlined = naming.parse_outlined(name) is not None
+        yield _Body(decorator, body) if body is not None and is_outlined else decorator
 
 
 class FrameFilter:
@@ -119,15 +111,15 @@ class FrameFilter:
         self._debugger = debugger
         self._isolation = isolation
         self._moment: tuple[object, ...] = ()
-        self._known: dict[int, Known] = {}
+        self._facts: dict[int, ThreadFrames] = {}
 
-    def filter(self, decorated: Iterable[Any]) -> Iterable[Any]:
+    def filter(self, decorators: Iterable[Any]) -> Iterable[Any]:
         """Return the frames of the selected thread that gdb shows."""
         with suppress(BaseException), self._isolation:
             thread = thread_selected()
-            if thread is not None and self._has_runtime():
-                return self._isolated(shown(decorated, self._known_of(native_id(thread))))
-        return decorated
+            if thread is not None and _has_runtime():
+                return self._isolated(shown(decorators, self._facts_of(native_id(thread))))
+        return decorators
 
     def _isolated(self, frames: Iterator[Any]) -> Iterator[Any]:
         # gdb takes the frames one by one, so each step is isolated.
@@ -138,31 +130,32 @@ class FrameFilter:
                 return
             yield frame
 
-    def _has_runtime(self) -> bool:
-        # A quick test, because `bt` is used for all programs: is there a file of a runtime, or an entry point in a
-        # static program?
-        loaded = gdb.selected_inferior().progspace.objfiles()
-        if any(naming.is_runtime_file(objfile.filename or "") for objfile in loaded):
-            return True
-        for entry in naming.FORKS:
-            with suppress(gdb.error):
-                gdb.parse_and_eval(f"(char *) &{entry}")
-                return True
-        return False
-
-    def _known_of(self, native: int) -> Known:
+    def _facts_of(self, native: int) -> ThreadFrames:
         moment = self._debugger.stops.of(gdb.selected_inferior())
         if moment != self._moment:
-            self._moment, self._known = moment, {}
-        if native not in self._known:
+            self._moment, self._facts = moment, {}
+        if native not in self._facts:
             # For the first thread of a stop, read its stack only. A second thread may be one of hundreds, as in
             # `thread apply all bt`, so read the stacks of all threads at once.
-            wanted = None if self._known else native
-            for row in self._debugger.session().ask_stacks(raw=True, thread=wanted).rows:
+            only_thread = None if self._facts else native
+            for row in self._debugger.session().ask_stacks(raw=True, thread=only_thread).rows:
                 if row.native_thread_id is not None:
-                    self._known[row.native_thread_id] = known_of(row.frames)
-            self._known.setdefault(native, Known({}, {}))
-        return self._known[native]
+                    self._facts[row.native_thread_id] = thread_frames(row.frames)
+            self._facts.setdefault(native, ThreadFrames({}, {}))
+        return self._facts[native]
+
+
+def _has_runtime() -> bool:
+    # A quick test, because `bt` is used for all programs: is there a file of a runtime, or an entry point in a static
+    # program?
+    objfiles = gdb.selected_inferior().progspace.objfiles()
+    if any(naming.is_runtime_file(objfile.filename or "") for objfile in objfiles):
+        return True
+    for entry in naming.FORKS:
+        with suppress(gdb.error):
+            gdb.parse_and_eval(f"(char *) &{entry}")
+            return True
+    return False
 
 
 def add_filter(debugger: Gdb, isolation: Isolation) -> None:

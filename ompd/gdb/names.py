@@ -19,7 +19,7 @@ _ADAPTER = "gdb.dap"
 
 def add_names(debugger: Gdb, isolation: Isolation) -> None:
     """Name the threads at each stop if an editor shows them."""
-    given: dict[int, str] = {}  # the names given so far, by native id
+    given_names: dict[int, str] = {}  # by native id
 
     @isolation
     def name_threads(_event: object = None) -> None:
@@ -30,10 +30,10 @@ def add_names(debugger: Gdb, isolation: Isolation) -> None:
             for thread in gdb.selected_inferior().threads():
                 native = native_id(thread)
                 # Do not replace a name that the user has set.
-                if thread.name in (given.get(native), _own_name(native)):
+                if thread.name in (given_names.get(native), _own_name(native)):
                     thread.name = names.get(native)
-            given.clear()
-            given.update(names)
+            given_names.clear()
+            given_names.update(names)
 
     gdb.events.stop.connect(name_threads)
 

@@ -155,20 +155,22 @@ def _alone(thread: Any, *, others_stand: bool) -> Iterator[None]:
         if others_stand:
             with suppress(gdb.error):
                 gdb.execute(f"set {_LOCKING} {locking}", to_string=True)
-        for breakpoint, before, ours in conditions:
+        for breakpoint, users_condition, our_condition in conditions:
             with suppress(gdb.error, RuntimeError):
-                if breakpoint.is_valid() and breakpoint.condition == ours:
-                    breakpoint.condition = before
+                if breakpoint.is_valid() and breakpoint.condition == our_condition:
+                    breakpoint.condition = users_condition
 
     try:
         for breakpoint in gdb.breakpoints() or ():
             is_users = breakpoint.is_valid() and breakpoint.number > 0
             if is_users and breakpoint.enabled and breakpoint.thread is None:
                 with suppress(gdb.error):
-                    before = breakpoint.condition
-                    ours = f"$_gthread == {thread.global_num}" + (f" && ({before})" if before else "")
-                    conditions.append((breakpoint, before, ours))
-                    breakpoint.condition = ours
+                    users_condition = breakpoint.condition
+                    our_condition = f"$_gthread == {thread.global_num}"
+                    if users_condition:
+                        our_condition += f" && ({users_condition})"
+                    conditions.append((breakpoint, users_condition, our_condition))
+                    breakpoint.condition = our_condition
         if others_stand:
             gdb.execute(f"set {_LOCKING} on", to_string=True)
         yield

@@ -125,10 +125,10 @@ class LldbInspection(Inspection):
         count = 0
         while True:
             try:
-                found = self._continue(wanted, seconds)
+                events = self._continue(wanted, seconds)
             except ProgramEnded:
                 return
-            for event in found:
+            for event in events:
                 yield event
                 count += 1
                 if count == limit:
@@ -170,11 +170,12 @@ class LldbInspection(Inspection):
                 raise _no_places([unseen.removeprefix(_UNSEEN)])
             if any(hit.name == _BEGUN for hit in hits):
                 check_events(self)
-            seen = entries.events([(hit.name, hit.native_thread_id) for hit in hits]) if wants_events else []
-            found = [hit for hit in (*hits, *(Event(*hit) for hit in seen)) if hit.name in places]
-            if found:
-                run.select(found[0].native_thread_id)
-                return found
+            if wants_events:
+                hits += [Event(*hit) for hit in entries.events([(hit.name, hit.native_thread_id) for hit in hits])]
+            events = [hit for hit in hits if hit.name in places]
+            if events:
+                run.select(events[0].native_thread_id)
+                return events
 
     def _run_to(
         self,
@@ -222,28 +223,28 @@ class _Watch:
 
         :raises Unavailable: if no runtime has places for events, and a wanted event needs them
         """
-        run, known = self._run, self._run.runtimes()
-        without = [runtime for runtime in known if not runtime.has_events]
-        if self._needs_places and without and len(without) == len(known):
-            raise _no_places([runtime.name for runtime in without])
-        found: list[tuple[str, Any]] = []
-        for runtime in known:
+        run, runtimes = self._run, self._run.runtimes()
+        without_events = [runtime for runtime in runtimes if not runtime.has_events]
+        if self._needs_places and without_events and len(without_events) == len(runtimes):
+            raise _no_places([runtime.name for runtime in without_events])
+        breakpoints: list[tuple[str, Any]] = []
+        for runtime in runtimes:
             # LLDB lists the libraries of a program before the loader has mapped them. Breakpoints at addresses in such
             # a library have to wait.
             if runtime.name in self._seen or not (runtime.has_events or run.is_loaded(runtime.module)):
                 continue
             self._seen.add(runtime.name)
             if runtime.has_events:
-                found += [(_BEGUN, breakpoint) for breakpoint in run.at_begin(runtime)]
+                breakpoints += [(_BEGUN, breakpoint) for breakpoint in run.at_begin(runtime)]
                 continue
-            found += self._entries.places(runtime, self._wanted)
+            breakpoints += self._entries.places(runtime, self._wanted)
             if self._needs_places:
-                found += [(_UNSEEN + runtime.name, breakpoint) for breakpoint in run.at_entries(runtime)]
-        if not self._has_begun and without:
+                breakpoints += [(_UNSEEN + runtime.name, breakpoint) for breakpoint in run.at_entries(runtime)]
+        if not self._has_begun and without_events:
             # Only once, at the start: no thread is inside of a runtime that is loaded later.
-            found += self._entries.returns(self._process, self._wanted)
+            breakpoints += self._entries.returns(self._process, self._wanted)
         self._has_begun = True
-        return found
+        return breakpoints
 
 
 def _no_places(names: Sequence[str]) -> Unavailable:

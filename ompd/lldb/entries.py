@@ -50,7 +50,7 @@ class EntryEvents:
         self._workers: set[int] = set()  # addresses of functions in which workers begin
         self._regions: set[_Call] = set()
         self._threads: set[_Call] = set()
-        self._known_at: int | None = None  # the stop up to which calls were noted
+        self._noted_stop: int | None = None  # the stop up to which calls were noted
 
     def places(self, runtime: RuntimeModule, wanted: Sequence[str]) -> Iterator[tuple[str, object]]:
         """Yield breakpoints for the *wanted* events of a runtime, with names for :meth:`events`."""
@@ -58,9 +58,9 @@ class EntryEvents:
         if set(wanted) & set(PARALLEL):
             for symbol, address in run.functions(runtime.module):
                 name = routine_name(symbol)
-                kind = next((each for each in (_WHOLE, _OPENING, _CLOSING) if each.fullmatch(name)), None)
-                if kind is not None and address not in self._kinds:
-                    self._kinds[address] = kind
+                kind = next((kind for kind in (_WHOLE, _OPENING, _CLOSING) if kind.fullmatch(name)), None)
+                if kind is not None:
+                    self._kinds.setdefault(address, kind)
             yield from ((_CALL, run.at_address(address)) for address in self._kinds)
         if set(wanted) & set(THREAD):
             for name in (_CREATE, _EXIT):
@@ -69,7 +69,7 @@ class EntryEvents:
 
     def returns(self, process: StoppedProcess, wanted: Sequence[str]) -> Iterator[tuple[str, object]]:
         """Yield breakpoints at which the current regions and threads end, for the *wanted* events."""
-        if self._known_at != self._run.stop_id:
+        if self._noted_stop != self._run.stop_id:
             self._find_calls(process)
         calls = self._regions if set(wanted) & set(PARALLEL) else set()
         if "thread_end" in wanted:
@@ -90,9 +90,8 @@ class EntryEvents:
                 kind = self._kinds.get(frame.function_start) if frame.function_start is not None else None
                 if kind in (_WHOLE, _CLOSING) and not self._is_own(caller.pc):
                     self._regions.add(call)
-                inside, outside = (self._run.is_in_runtime(each.call_site) for each in (frame, caller))
-                is_users = any(self._run.is_in_program(each.call_site) for each in frames)
-                if inside and not outside and not (is_users and self._run.is_in_program(caller.call_site)):
+                is_inside, is_callers = map(self._run.is_in_runtime, (frame.call_site, caller.call_site))
+                if is_inside and not is_callers and not self._run.is_in_program(caller.call_site):
                     outermost = call
             if outermost is not None and not self._run.is_in_program(outermost.back):
                 self._threads.add(outermost)
@@ -102,17 +101,18 @@ class EntryEvents:
         # table.
         if not self._run.is_in_runtime(back - 1):
             return False
-        before = self._run.read(back - 6, 6)
-        return before[1:2] == b"\xe8" or before[:2] == b"\xff\x15"
+        call = self._run.read(back - 6, 6)
+        is_direct, is_by_linkage_table = call[1:2] == b"\xe8", call[:2] == b"\xff\x15"
+        return is_direct or is_by_linkage_table
 
     def events(self, hits: Sequence[Hit]) -> list[Hit]:
         """Return the events of *hits*, and note the calls that have begun and ended."""
-        found: list[Hit] = []
+        events: list[Hit] = []
         for mark, thread in hits:
             if mark in MARKS:
-                found += [(name, thread) for name in self._events(mark, thread)]
-        self._known_at = self._run.stop_id
-        return found
+                events += [(name, thread) for name in self._events(mark, thread)]
+        self._noted_stop = self._run.stop_id
+        return events
 
     def _events(self, mark: str, thread: int) -> Iterator[str]:
         top = self._run.top(thread)
@@ -124,12 +124,12 @@ class EntryEvents:
             if kind in (_WHOLE, _OPENING):
                 yield "parallel_begin"
         elif mark == _RETURN:
-            over = _Call(thread, top.pc, top.stack)
-            if over in self._regions:
-                self._regions.remove(over)
+            returned = _Call(thread, top.pc, top.stack)
+            if returned in self._regions:
+                self._regions.remove(returned)
                 yield "parallel_end"
-            if over in self._threads:
-                self._threads.remove(over)
+            if returned in self._threads:
+                self._threads.remove(returned)
                 yield "thread_end"
         elif mark == _CREATE and self._run.is_in_runtime(top.back - 1):
             self._workers.add(top.third_argument)
@@ -137,5 +137,5 @@ class EntryEvents:
             self._threads.add(call)
             yield "thread_begin"
         elif mark == _EXIT and self._run.is_in_runtime(top.back - 1):
-            self._threads = {each for each in self._threads if each.thread != thread}
+            self._threads = {other for other in self._threads if other.thread != thread}
             yield "thread_end"

@@ -24,6 +24,7 @@ from typing import Any
 from ompd import naming
 from ompd.contract.code_owners import RUNTIME, SYSTEM, UNKNOWN, USER
 from ompd.contract.process import is_system_file
+from ompd.frontends.wrappers import is_wrapper
 from ompd.records import record
 
 _CODE_SYMBOL = 2  # lldb.eSymbolTypeCode; stubs of the procedure linkage table are of another type
@@ -78,10 +79,10 @@ def _sides(frame: Any, step: int) -> Iterator[str]:
     thread, index = frame.GetThread(), frame.GetFrameID()
     for _ in range(_MOST_FRAMES):
         index += step
-        found = thread.GetFrameAtIndex(index) if index >= 0 else None
-        if found is None or not found.IsValid():
+        neighbour = thread.GetFrameAtIndex(index) if index >= 0 else None
+        if neighbour is None or not neighbour.IsValid():
             return
-        yield side_of(found)
+        yield side_of(neighbour)
 
 
 def _next_side(frame: Any, step: int, *passed: str) -> str | None:
@@ -141,26 +142,9 @@ class ClangWrapperFrames(_Recognizer):
         if index == 0 or frame.IsInlined():
             return False
         inner = frame.GetThread().GetFrameAtIndex(index - 1)
-        # The frame of an inlined function has the symbol of the enclosing function.
-        names = [inner.GetFunctionName() or "", *([] if inner.IsInlined() else [_symbol(inner)])]
-        wrapper = _symbol(frame)
-        if naming.is_task_entry(wrapper):
-            return any(_is_outlined(name) and not naming.is_body(_plain(name)) for name in names)
-        return (
-            _is_outlined(wrapper)
-            and not naming.is_body(_plain(wrapper))
-            and any(_is_outlined(name) and naming.is_body(_plain(name)) for name in names)
-        )
-
-
-def _plain(name: str) -> str:
-    # Return a function's name without the parameters that LLDB adds to some names.
-    return name.partition("(")[0]
-
-
-def _is_outlined(name: str) -> bool:
-    known = naming.parse_outlined(_plain(name))
-    return known is not None and known.construct != "task" and not naming.is_by_gcc(name)
+        # LLDB adds parameters to some names. The frame of an inlined function has the symbol of the enclosing function.
+        names = [(inner.GetFunctionName() or "").partition("(")[0]]
+        return is_wrapper(_symbol(frame), names if inner.IsInlined() else [*names, _symbol(inner)])
 
 
 RECOGNIZERS = (OpenMPRuntimeFrames, SystemFramesOfOpenMP, ClangWrapperFrames)

@@ -39,40 +39,41 @@ class Interrupts:
 @contextmanager
 def stopping(process: Any) -> Iterator[Interrupts]:
     """Let Ctrl-C stop *process*, an ``SBProcess``, and end the command that runs it."""
-    found = Interrupts()
+    interrupts = Interrupts()
     if threading.current_thread() is not threading.main_thread():
-        yield found  # an editor's console has no Ctrl-C
+        yield interrupts  # an editor's console has no Ctrl-C
         return
     # Python can install a handler, but it cannot restore a handler that is not Python's.
-    action = ctypes.CDLL(None).sigaction
-    before = ctypes.create_string_buffer(_ACTION_SIZE)
-    action(signal.SIGINT, None, before)
-    reading, writing = os.pipe()
-    os.set_blocking(writing, False)
+    sigaction = ctypes.CDLL(None).sigaction
+    lldbs_action = ctypes.create_string_buffer(_ACTION_SIZE)
+    sigaction(signal.SIGINT, None, lldbs_action)
+    read_end, write_end = os.pipe()
+    os.set_blocking(write_end, False)
     # While LLDB waits for the process, Python cannot run the handler in this thread, but it writes the signal's number
     # to the pipe.
-    helper = threading.Thread(target=_stop_when_told, args=(reading, process, found), daemon=True)
+    helper = threading.Thread(target=_stop_at_signals, args=(read_end, process, interrupts), daemon=True)
     helper.start()
     try:
-        known = signal.signal(signal.SIGINT, found.note)
-        pipe_before = signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
+        pythons_handler = signal.signal(signal.SIGINT, interrupts.note)
+        earlier_end = signal.set_wakeup_fd(write_end, warn_on_full_buffer=False)
         try:
-            yield found
+            yield interrupts
         finally:
-            signal.set_wakeup_fd(pipe_before)
-            signal.signal(signal.SIGINT, known if known is not None else signal.SIG_DFL)
+            signal.set_wakeup_fd(earlier_end)
+            signal.signal(signal.SIGINT, pythons_handler if pythons_handler is not None else signal.SIG_DFL)
     finally:
-        action(signal.SIGINT, before, None)
-        os.write(writing, _END)
+        sigaction(signal.SIGINT, lldbs_action, None)
+        os.write(write_end, _END)
         helper.join()
-        os.close(reading)
-        os.close(writing)
+        os.close(read_end)
+        os.close(write_end)
 
 
-def _stop_when_told(reading: int, process: Any, found: Interrupts) -> None:
+def _stop_at_signals(read_end: int, process: Any, interrupts: Interrupts) -> None:
+    # Stop the process at each SIGINT whose number comes through the pipe, until the pipe ends.
     while True:
-        told = os.read(reading, 1)
-        if told in (_END, b""):
+        number = os.read(read_end, 1)
+        if number in (_END, b""):
             return
-        if told == bytes([signal.SIGINT]) and found.runs:
+        if number == bytes([signal.SIGINT]) and interrupts.runs:
             process.SendAsyncInterrupt()

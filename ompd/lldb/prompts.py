@@ -32,11 +32,11 @@ _ARGUMENT_TYPES: Mapping[str, object] = {
 }
 
 
-def _strings(given: Any) -> list[str]:
+def _strings(words: Any) -> list[str]:
     # Return the words of a command. LLDB 19 passes them as an SBStructuredData, later versions as a list.
-    if hasattr(given, "GetItemAtIndex"):
-        return [given.GetItemAtIndex(n).GetStringValue(_MAX_WORD) for n in range(given.GetSize())]
-    return list(given)
+    if hasattr(words, "GetItemAtIndex"):
+        return [words.GetItemAtIndex(n).GetStringValue(_MAX_WORD) for n in range(words.GetSize())]
+    return list(words)
 
 
 class Prompt:
@@ -54,9 +54,9 @@ class Prompt:
         self._debugger = debugger
         self._words: list[str] = []
 
-    def __call__(self, debugger: Any, given: str | Sequence[str], exe_ctx: Any, result: Any) -> None:
+    def __call__(self, debugger: Any, typed: str | Sequence[str], exe_ctx: Any, result: Any) -> None:
         """Run the command."""
-        words = given if isinstance(given, str) else [*self._words, *_strings(given)]
+        words = typed if isinstance(typed, str) else [*self._words, *_strings(typed)]
         self._words = []
         try:
             result.AppendMessage(reply_to(self.command, Lldb(debugger, self._state, exe_ctx), words))
