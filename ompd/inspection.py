@@ -172,15 +172,23 @@ class Inspection(Session):
         return self.ask_var(name, format=format, stats=stats, elements=elements)
 
     def snapshot(
-        self, path: str | PathLike[str], *, data_limit: int = snapshot.DATA_LIMIT, keep_environment: bool = False
+        self,
+        path: str | PathLike[str],
+        *,
+        data_limit: int = snapshot.DATA_LIMIT,
+        keep_environment: bool = False,
+        keep_source: bool = False,
     ) -> SnapshotRecord:
         """Write a small ELF core to *path*, with the memory and the parts of the modules' files that queries read.
 
         :param data_limit: most bytes of writable data to keep of each of the user's modules
         :param keep_environment: keep the whole environment and the folders in arguments, not only OpenMP's variables
+        :param keep_source: keep some lines of source around the places of threads, tasks and verdicts
         :raises BadFile: if *path* cannot be written
         """
-        return snapshot.take_snapshot(self, path, data_limit=data_limit, keep_environment=keep_environment)
+        return snapshot.take_snapshot(
+            self, path, data_limit=data_limit, keep_environment=keep_environment, keep_source=keep_source
+        )
 
     def wait_until(
         self,

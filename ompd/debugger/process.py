@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from ompd.debugger.flow.functions import Functions
     from ompd.debugger.flow.handlers import Handlers
     from ompd.debugger.snapshot import Snapshot
+    from ompd.debugger.source_code import SourceCode
     from ompd.debugger.survey.files import ModuleFiles
     from ompd.debugger.survey.needed import Dependencies
     from ompd.debugger.survey.stack_extents import StackExtents
@@ -115,6 +116,13 @@ class StoppedProcess:
     def contract(self) -> ContractProcess:
         """The interface to this process for plugins."""
         return ContractProcess(self)
+
+    @cached_property
+    def source_code(self) -> SourceCode:
+        """The lines of the source of the process's code."""
+        from ompd.debugger.source_code import SourceCode
+
+        return SourceCode(self.target, self.modules, self.places, self.finder)
 
     # Outside of OpenMP
 

@@ -2,8 +2,8 @@
 
 An inspection is run once as a rehearsal, which notes the pages that it reads. Further pages are added for later
 questions: the used parts of all stacks, thread-local storage, and the data of the user's own modules. Extracts of the
-modules' files (symbols, unwind tables, debug information) are stored in notes that only ompd knows. So the snapshot can
-be read without these files.
+modules' files (symbols, unwind tables, debug information) and, if the user wants them, lines of source are stored in
+notes that only ompd knows. So the snapshot can be read without these files.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import IO
 
 from ompd.binary.core import notes
 from ompd.binary.core.extract import extract
+from ompd.binary.core.source_note import format_source
 from ompd.binary.core.writer import PAGE, MappedPart, Note, format_auxv, format_files, write_core
 from ompd.binary.elf.elf import PF_R, PF_W, PF_X, PT_DYNAMIC, PT_LOAD, PT_NOTE, ElfFile
 from ompd.debugger.environment import find_environment
@@ -86,7 +87,7 @@ def take(
     keep_environment: bool,
     kept_variables: tuple[str, ...],
 ) -> Snapshot:
-    """Return a snapshot of *process*, on which an inspection was rehearsed.
+    """Return a snapshot of *process*, on which an inspection was rehearsed, with the lines of source that it noted.
 
     :param pages: the numbers of the pages that the inspection has read; pages read here are added
     :param data_limit: the most bytes of writable data to keep of each of the user's modules
@@ -131,6 +132,8 @@ def take(
                 continue
             extracts.append(Note(notes.OMPD_OWNER, kind, notes.format_extract(module.start, contents)))
             modules.append(module.name)
+    if process.source_code.noted:
+        extracts.append(Note(notes.OMPD_OWNER, notes.NT_OMPD_SOURCE, format_source(process.source_code.noted)))
     return Snapshot(
         target.architecture,
         (*_process_notes(target, process, keep_environment), *extracts),

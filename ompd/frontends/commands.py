@@ -252,6 +252,7 @@ class SnapshotCommand(PromptCommand[Debugger]):
     flags = (
         Flag("output", "output", "o", "The file to write, as in the shell.", "FILE"),
         Flag("keep_env", "keep-env", None, "Keep the whole environment and the folders in arguments."),
+        Flag("with_source", "with-source", None, "Keep a few lines of source around the places of threads."),
         LIBRARY,
     )
     argument = Argument("file")
@@ -262,7 +263,9 @@ class SnapshotCommand(PromptCommand[Debugger]):
         if len(files) != 1:
             raise BadInput("snapshot takes the name of the file to write", hint="ompd snapshot small.core")
         session = debugger.session(options.get(OMPD_LIBRARY))
-        snapshot = session.snapshot(files[0], keep_environment="keep_env" in options)
+        snapshot = session.snapshot(
+            files[0], keep_environment="keep_env" in options, keep_source="with_source" in options
+        )
         problems = [f"ompd: warning: {problem}" for problem in snapshot.problems]
         return "\n".join([describe_snapshot(snapshot), *problems])
 

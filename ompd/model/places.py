@@ -48,8 +48,8 @@ class SourceExcerpt(Record):
     this machine.
 
     ``note`` says why the lines may not be those that were compiled, or why there are no ``lines``. It is None if debug
-    information and the times of the files give no reason for doubt. ``path`` is None if there are no lines. ``marks``
-    are in the order of their lines.
+    information and the times of the files give no reason for doubt. ``path`` is None if there are no lines, or if they
+    are from a snapshot. ``marks`` are in the order of their lines.
     """
 
     file: str

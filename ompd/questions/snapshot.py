@@ -14,6 +14,7 @@ from ompd.model import Answer, SnapshotRecord
 from ompd.naming import JOB, RANK, RUN, SIZE
 from ompd.questions import icvs, regions, runtimes, stacks, tasks, threads, why
 from ompd.questions.facts.damage import changes
+from ompd.questions.source_lines import read_around_places
 from ompd.safety.writing import Destination
 from ompd.session import Session
 
@@ -39,18 +40,26 @@ _QUESTIONS: Mapping[str, Callable[[Session], Answer[Any]]] = {
 
 
 def take_snapshot(
-    session: Session, path: str | os.PathLike[str], *, data_limit: int = DATA_LIMIT, keep_environment: bool = False
+    session: Session,
+    path: str | os.PathLike[str],
+    *,
+    data_limit: int = DATA_LIMIT,
+    keep_environment: bool = False,
+    keep_source: bool = False,
 ) -> SnapshotRecord:
     """Write an ELF core to *path* with the memory that the queries read, and return a summary of it.
 
     An existing file is replaced once the new one is complete. A live process is stopped only while its memory is
     copied.
 
+    :param keep_source: keep some lines of source around the places of threads, tasks and verdicts
     :raises BadFile: if the file cannot be written
     """
     with Destination(path) as place:
         _check_is_other(session, place)
-        taken = session.ask(partial(_take, data_limit=data_limit, keep_environment=keep_environment))
+        taken = session.ask(
+            partial(_take, data_limit=data_limit, keep_environment=keep_environment, keep_source=keep_source)
+        )
         with place.written() as file:
             taken.write(file)
             file.flush()
@@ -76,7 +85,7 @@ def _check_is_other(session: Session, place: Destination) -> None:
         raise BadFile(place.path, "is what the snapshot would be taken of", hint="name another file for the snapshot")
 
 
-def _take(session: Session, *, data_limit: int, keep_environment: bool) -> Snapshot:
+def _take(session: Session, *, data_limit: int, keep_environment: bool, keep_source: bool) -> Snapshot:
     # The queries run in a new session, because memory that the old session has cached would not be read again, and so
     # would not be noted.
     session.runtimes  # noqa: B018  raises if the session was closed
@@ -89,13 +98,17 @@ def _take(session: Session, *, data_limit: int, keep_environment: bool) -> Snaps
         ompd_library=session.ompd_library,
     )
     pages = process.memory.note_reads()
-    problems = []
+    if keep_source:
+        process.source_code.note_reads()
+    problems, answers = [], {}
     for name, ask in _QUESTIONS.items():
         try:
-            answer = ask(rehearsal)
+            answer = answers[name] = ask(rehearsal)
             problems += [f"{name}: {answer.warnings[0]}"] if not answer.complete else []
         except OmpdError as error:
             problems.append(f"{name}: {error}")
+    if keep_source:
+        read_around_places(rehearsal, answers)
     process.memory.begin_question()
     for runtime in rehearsal.runtimes:
         with suppress(OmpdError):

@@ -130,7 +130,7 @@ SLEEPS = {
         "in the body of a loop that waits for a flag, where the thread is stopped",
     ),
     "debugger/targets/test_live_survival.py": (1, "inspections are ended at random moments"),
-    "debugger/files/test_finding_files.py": (1, "a server that sends byte by byte"),
+    "support/debuginfod.py": (1, "a server that sends byte by byte"),
 }
 _A_SLEEP = re.compile(r"\b(?:u|nano|clock_nano)?sleep\(")
 _POLLS = re.compile(r"\b(?:while|for) \(")

@@ -21,11 +21,13 @@ NT_386_TLS = 0x200
 NT_SIGINFO = 0x53494749
 NT_FILE = 0x46494C45
 
-# Notes that ``ompd`` defines: extracts of a module's file and of its debug file. GDB ignores the owner, so the types
-# are chosen far from the kernel's.
+# Notes that ``ompd`` defines: extracts of a module's file and of its debug file, and lines of source. GDB ignores the
+# owner, so the types are chosen far from the kernel's.
 OMPD_OWNER = "OMPD"
 NT_OMPD_FILE = 0x4F4D5001
 NT_OMPD_DEBUG_FILE = 0x4F4D5002
+NT_OMPD_SOURCE = 0x4F4D5003
+MAX_SOURCE_NOTE = 4 << 20  # bytes
 EXTRACT_HEADER = 8  # the module's start address, 8 bytes little-endian
 
 AT_NULL = 0

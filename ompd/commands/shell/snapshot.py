@@ -17,7 +17,8 @@ from ompd.render.words import describe_snapshot
 _HELP = """Writes a small ELF core with the memory that ompd needs of TARGET, and what it needs of the program's files.
 Every command works on it as on TARGET, on any machine, without those files. gdb and lldb read it, too.
 
-It leaves out environment variables other than OpenMP's and the rank of MPI, and the folders in arguments. Memory
+It leaves out source code, environment variables other than OpenMP's and the rank of MPI, and the folders in
+arguments. With --with-source, `ompd why` shows lines of source on machines without the source files, too. Memory
 is kept in whole pages, which may hold other data of the program: look at it before you publish it.
 
 \b
@@ -34,7 +35,11 @@ def _snapshot(**options: Any) -> None:
         own["data"] = snapshots.DATA_LIMIT
     with request.opened() as session:
         taken = snapshots.take_snapshot(
-            session, own["output"], data_limit=own["data"], keep_environment=own["keep_env"]
+            session,
+            own["output"],
+            data_limit=own["data"],
+            keep_environment=own["keep_env"],
+            keep_source=own["with_source"],
         )
     try:
         if request.format == TEXT:
@@ -66,5 +71,10 @@ snapshot = click.Command(
             help="How much writable data to keep of each of your modules: 500K, 2G, 0 for none; default 1M.",
         ),
         click.Option(["--keep-env"], is_flag=True, help="Keep the whole environment and the folders in arguments."),
+        click.Option(
+            ["--with-source"],
+            is_flag=True,
+            help="Keep a few lines of source around the places of threads.",
+        ),
     ],
 )

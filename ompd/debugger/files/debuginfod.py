@@ -1,6 +1,7 @@
 """Files by their build-id from debuginfod servers (elfutils, debuginfod(8), "WEBAPI"), only at the user's request.
 
-Fetched files are kept in the cache of debuginfod's own client, after their build-id was verified.
+Fetched files are kept in the cache of debuginfod's own client. Before that, the build-id of modules and debug files is
+verified, and source files are checked to be text.
 """
 
 from __future__ import annotations
@@ -11,12 +12,15 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 from http.client import HTTPException
-from typing import BinaryIO
+from posixpath import normpath
+from typing import BinaryIO, Protocol
 from urllib import request
 from urllib.error import HTTPError
+from urllib.parse import quote
 
 from ompd.binary.elf.elf import ElfFile
 from ompd.debugger.files.progress import Progress, format_size
+from ompd.debugger.files.sources import MAX_SOURCE, name_in_cache, read_source
 from ompd.errors import BadFile, BadInput, MalformedFile
 from ompd.safety.reading import open_paged
 from ompd.safety.trust import others_fault
@@ -30,6 +34,60 @@ _MAX_BYTES = 2 << 30
 # Larger settings, such as "inf", mean these.
 _MAX_TIMEOUT = 1e6
 _MAX_LIMIT = 1e15
+
+
+class _Wanted(Protocol):
+    """A file of a build that a server may have.
+
+    ``request`` is its place below the build-id in URLs, ``name`` that in the cache, ``limit`` its largest size in
+    bytes. A file that ``is_small`` must arrive within DEBUGINFOD_TIMEOUT, another may take that time for each 100 KB.
+    """
+
+    @property
+    def request(self) -> str: ...
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def limit(self) -> int: ...
+
+    @property
+    def is_small(self) -> bool: ...
+
+    def is_at(self, path: str) -> bool:
+        """Return whether the file at *path* is the wanted one.
+
+        :raises OmpdError: if it is damaged
+        """
+
+
+class _WantedModule:
+    """A module, or its debug file; *kind* is ``executable`` or ``debuginfo``."""
+
+    limit, is_small = _MAX_BYTES, False
+
+    def __init__(self, build_id: bytes, kind: str) -> None:
+        self._build_id = build_id
+        self.request = self.name = kind
+
+    def is_at(self, path: str) -> bool:
+        return ElfFile(open_paged(path), path).build_id() == self._build_id
+
+
+class _WantedSource:
+    """The source file *file* of a module."""
+
+    limit, is_small = MAX_SOURCE, True
+
+    def __init__(self, file: str) -> None:
+        path = normpath(file).encode("utf-8", "replace")
+        self.request = f"source/{quote(path.lstrip(b'/'))}"
+        self.name = name_in_cache(file)
+
+    def is_at(self, path: str) -> bool:
+        read_source(path)
+        return True
 
 
 class Servers:
@@ -73,25 +131,35 @@ class Servers:
 
         :param kind: ``executable`` or ``debuginfo``
         """
-        key = build_id, kind
+        return self._fetch(build_id, _WantedModule(build_id, kind))
+
+    def fetch_source(self, build_id: bytes, file: str) -> str | None:
+        """Fetch the source file that debug information of a module calls *file*, and return its path, None if no server
+        has it.
+
+        Only text of at most :data:`MAX_SOURCE` bytes is accepted.
+        """
+        return self._fetch(build_id, _WantedSource(file))
+
+    def _fetch(self, build_id: bytes, wanted: _Wanted) -> str | None:
+        key = build_id, wanted.request
         if key not in self._fetched:
-            self._fetched[key] = self._fetch(build_id, kind)
+            self._fetched[key] = self._fetch_new(build_id, wanted)
         return self._fetched[key]
 
-    def _fetch(self, build_id: bytes, kind: str) -> str | None:
+    def _fetch_new(self, build_id: bytes, wanted: _Wanted) -> str | None:
         folder = self._folder(build_id)
         for url in tuple(self._urls):
             try:
-                descriptor, temporary = tempfile.mkstemp(prefix=f"{kind}.", dir=folder)
+                descriptor, temporary = tempfile.mkstemp(prefix="fetched.", dir=folder)
             except OSError:
                 return None  # the folder is not writable, or the disk is full
             try:
                 with open(descriptor, "wb") as file:  # noqa: PTH123
-                    self._download(f"{url}/buildid/{build_id.hex()}/{kind}", file)
-                elf = ElfFile(open_paged(temporary), temporary)
-                if elf.build_id() == build_id:
-                    os.replace(temporary, f"{folder}/{kind}")  # noqa: PTH105
-                    return f"{folder}/{kind}"
+                    self._download(f"{url}/buildid/{build_id.hex()}/{wanted.request}", file, wanted)
+                if wanted.is_at(temporary):
+                    os.replace(temporary, f"{folder}/{wanted.name}")  # noqa: PTH105
+                    return f"{folder}/{wanted.name}"
             except (HTTPError, BadFile, MalformedFile):
                 continue  # the server does not have it, or sent another file
             except (OSError, HTTPException, ValueError):  # URLError is an OSError
@@ -113,16 +181,18 @@ class Servers:
         self._temporary.append(tempfile.TemporaryDirectory(prefix="ompd-debuginfod-"))
         return self._temporary[-1].name
 
-    def _download(self, url: str, file: BinaryIO) -> None:
+    def _download(self, url: str, file: BinaryIO, wanted: _Wanted) -> None:
+        limit = min(wanted.limit, self._limit)
         start = time.monotonic()
         question = request.Request(url, headers={"User-Agent": "ompd"})
         size = 0
         with self._opener.open(question, timeout=self._timeout) as answer:
             while piece := answer.read1(_PIECE):
                 size += len(piece)
-                if size > self._limit:
-                    raise BadFile(url, f"has more than {format_size(self._limit)}")
-                if size // _RATE < (time.monotonic() - start) // self._timeout:
+                if size > limit:
+                    raise BadFile(url, f"has more than {format_size(limit)}")
+                periods = (time.monotonic() - start) // self._timeout
+                if periods > (0 if wanted.is_small else size // _RATE):
                     raise TimeoutError(f"{url} is too slow")
                 file.write(piece)
                 if self._progress is not None:

@@ -61,7 +61,6 @@ class FileFinder:
         self.exe = fspath(options.exe) if options.exe is not None else None
         self.sysroot = fspath(options.sysroot) if options.sysroot is not None else None
         self._debug_dirs = tuple(fspath(folder) for folder in options.debug_dirs)
-        self.sources = Sources([fspath(folder) for folder in options.source_dirs], self.resolve)
         self.passed_by: dict[str, str] = {}
         """Candidates that were skipped, each with the reason."""
         self._servers: Servers | None = None
@@ -69,6 +68,8 @@ class FileFinder:
             from ompd.debugger.files.debuginfod import Servers
 
             self._servers = Servers(os.environ, debuginfod_caches()[0], options.progress)
+        folders = [fspath(folder) for folder in options.source_dirs]
+        self.sources = Sources(folders, self.resolve, debuginfod_caches(), self._servers)
 
     def resolve(self, name: str) -> str:
         """Return the path on this machine of the target's file *name*.

@@ -1,4 +1,4 @@
-"""Source files on this machine, found by the names that debug information gives them."""
+"""Source files on this machine or on debuginfod servers, found by the names that debug information gives them."""
 
 from __future__ import annotations
 
@@ -6,12 +6,20 @@ import hashlib
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from typing import NamedTuple
+from string import ascii_letters, digits
+from typing import TYPE_CHECKING, NamedTuple
 
 from ompd.errors import BadFile, MalformedFile, Unavailable
 from ompd.safety.reading import open_paged
 
-_MAX_BYTES = 8 << 20
+if TYPE_CHECKING:
+    from ompd.debugger.files.debuginfod import Servers
+
+MAX_SOURCE = 8 << 20
+"""The largest size of a source file in bytes."""
+_MAX_PATH = 4096
+_PLAIN = frozenset(f"{ascii_letters}{digits}.-_".encode())  # characters that names in the cache keep
+_MAX_TAIL = 117
 SUFFIXES = frozenset(
     (
         *(".c", ".cc", ".cpp", ".cxx", ".c++", ".C", ".h", ".hh", ".hpp", ".hxx", ".inc", ".ipp", ".tcc", ".cu"),
@@ -33,30 +41,49 @@ class SourceFile(NamedTuple):
     note: str | None
 
 
+class Origin(NamedTuple):
+    """What a source file was compiled into.
+
+    ``digest`` is the file's MD5 at that time, None if debug information has none. ``build_id`` is that of the module,
+    None if it has none. ``program`` is a file on this machine that is not older than the module: the module, or the
+    core; None without one.
+    """
+
+    digest: bytes | None = None
+    build_id: bytes | None = None
+    program: str | None = None
+
+
 class Sources:
     """Finds and reads source files. Each is read once.
 
     :param folders: folders that are searched before the file's own path
     :param resolve: returns the path on this machine, given a file's path on the target's machine
+    :param caches: the cache folders of debuginfod's client
+    :param servers: debuginfod servers, which are queried last; None to use no network
     """
 
-    def __init__(self, folders: Sequence[str], resolve: Callable[[str], str]) -> None:
-        self._folders, self._resolve = folders, resolve
-        self._files: dict[tuple[str, bytes | None], SourceFile | Unavailable] = {}
+    def __init__(
+        self,
+        folders: Sequence[str],
+        resolve: Callable[[str], str],
+        caches: Sequence[str] = (),
+        servers: Servers | None = None,
+    ) -> None:
+        self._folders, self._resolve, self._caches, self._servers = folders, resolve, caches, servers
+        self._files: dict[tuple[str, Origin], SourceFile | Unavailable] = {}
 
-    def read(self, name: str, digest: bytes | None, module: str | None) -> SourceFile:
-        """Return the source file *name*.
+    def read(self, name: str, origin: Origin) -> SourceFile:
+        """Return the source file *name* of *origin*.
 
-        :param digest: its MD5 when it was compiled, None if debug information has none. Without a digest, a file that
-            is newer than the module gets a note
-        :param module: the path of the module that was compiled from it, None if it is not known
-        :raises Unavailable: if this machine has no file of that name, or if its contents are not those that were
-            compiled
+        Without a digest, a file that is newer than the program gets a note.
+
+        :raises Unavailable: if there is no file of that name, or if its contents are not those that were compiled
         """
-        key = name, digest
+        key = name, origin
         if key not in self._files:
             try:
-                self._files[key] = self._read(name, digest, module)
+                self._files[key] = self._read(name, origin)
             except Unavailable as error:
                 self._files[key] = error
         file = self._files[key]
@@ -64,26 +91,33 @@ class Sources:
             raise file
         return file
 
-    def _read(self, name: str, digest: bytes | None, module: str | None) -> SourceFile:
-        if not any(name.endswith(suffix) for suffix in SUFFIXES):
-            raise Unavailable(f"{name} is not called like a source file")
-        fault = f"{name}: no such file"
+    def _read(self, name: str, origin: Origin) -> SourceFile:
+        if not any(name.endswith(suffix) for suffix in SUFFIXES) or len(name) > _MAX_PATH:
+            raise Unavailable(f"{name[:_MAX_PATH]} is not called like a source file")
+        faults, doubtful = [], None
         for path in self._candidates(name):
             try:
-                with open_paged(path) as file:
-                    if len(file) > _MAX_BYTES:
-                        raise Unavailable(f"{path} is too large for a source file")
-                    raw, written = bytes(file), file.identity[3]
-            except (BadFile, MalformedFile):
+                raw, written = read_source(path)
+            except BadFile as error:
+                if os.path.lexists(path):
+                    faults.append(str(error))
                 continue
-            if digest is not None and hashlib.md5(raw, usedforsecurity=False).digest() != digest:
-                fault = f"{path} has changed since it was compiled"
+            if origin.digest not in (None, _digest(raw)):
+                faults.append(f"{path} has changed since it was compiled")
                 continue
-            note = None
-            if digest is None and module is not None and _modified(module) < written:
-                note = f"{path} is newer than {module}: these lines may not be those that were compiled"
-            return SourceFile(path, raw.decode("utf-8", "replace").split("\n"), note)
-        raise Unavailable(fault)
+            if origin.digest is not None or origin.program is None or written <= _modified(origin.program):
+                return SourceFile(path, _lines(raw), None)
+            note = f"{path} is newer than {origin.program}: these lines may not be those that were compiled"
+            doubtful = SourceFile(path, _lines(raw), note)
+            break
+        for path in self._of_build(name, origin.build_id):
+            with suppress(BadFile):
+                raw, _ = read_source(path)
+                if origin.digest in (None, _digest(raw)):
+                    return SourceFile(path, _lines(raw), None)
+        if doubtful is not None:
+            return doubtful
+        raise Unavailable(faults[0] if faults else f"{name}: no such file")
 
     def _candidates(self, name: str) -> Iterator[str]:
         parts = [part for part in name.split("/") if part not in ("", ".", "..")][-_MAX_FOLDERS:]
@@ -93,6 +127,53 @@ class Sources:
         with suppress(BadFile):
             yield self._resolve(name)
         yield name
+
+    def _of_build(self, name: str, build_id: bytes | None) -> Iterator[str]:
+        # The file that belongs to the module's build: first as debuginfod's client has fetched it, then from servers.
+        if build_id is None or not name.startswith("/"):
+            return
+        for folder in self._caches:
+            yield f"{folder}/{build_id.hex()}/{name_in_cache(name)}"
+        fetched = self._servers.fetch_source(build_id, name) if self._servers is not None else None
+        if fetched is not None:
+            yield fetched
+
+
+def read_source(path: str) -> tuple[bytes, int]:
+    """Return the contents of the source file at *path*, and the time of its last change in nanoseconds.
+
+    :raises BadFile: if it is missing, no text, or larger than :data:`MAX_SOURCE`
+    """
+    try:
+        with open_paged(path) as file:
+            if len(file) > MAX_SOURCE:
+                raise BadFile(path, "is too large for a source file")
+            raw, written = bytes(file), file.identity[3]
+    except MalformedFile as error:
+        raise BadFile(path, "changed while it was read") from error
+    if b"\0" in raw:
+        raise BadFile(path, "is no text")
+    return raw, written
+
+
+def name_in_cache(file: str) -> str:
+    """Return the name that debuginfod's client gives to the source file *file* in its cache (``path_escape()`` of
+    elfutils 0.192 and later).
+    """
+    path = file.encode("utf-8", "replace")
+    checksum = 5381
+    for byte in path:
+        checksum = (33 * checksum + (byte - 256 if byte > 127 else byte)) & 0xFFFFFFFF  # C's char is signed
+    escaped = "".join(chr(byte) if byte in _PLAIN else "#" for byte in path)
+    return f"source-{checksum:08x}-{escaped[-_MAX_TAIL:]}"
+
+
+def _digest(raw: bytes) -> bytes:
+    return hashlib.md5(raw, usedforsecurity=False).digest()
+
+
+def _lines(raw: bytes) -> Sequence[str]:
+    return raw.decode("utf-8", "replace").split("\n")
 
 
 def _modified(path: str) -> int:

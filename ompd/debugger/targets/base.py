@@ -138,6 +138,12 @@ class Target(Protocol):
         :param kind: ``NT_OMPD_FILE`` or ``NT_OMPD_DEBUG_FILE``
         """
 
+    def kept_source(self) -> bytes | None:
+        """Return a snapshot's note with lines of source, None if the target has none.
+
+        :raises MalformedFile: if it cannot be read
+        """
+
     def proc_text(self, path: str) -> bytes:
         """Return the contents of the file at *path* in ``/proc/PID/``, or the target of a link in ``fd``.
 

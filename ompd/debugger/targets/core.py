@@ -151,6 +151,7 @@ class CoreTarget:
         self._mappings: list[FileMapping] = []
         self._auxv: dict[int, int] = {}
         self._extracts: dict[tuple[int, int], tuple[int, int]] = {}
+        self._source_note: tuple[int, int] | None = None
         # A budget for bytes of notes: a crafted core may have overlapping notes, which would be read again and again.
         budget = limits.Budget(limits.FREE_BYTES + len(self.file), "its notes overlap")
         read = {notes.NT_PRSTATUS, notes.NT_PRPSINFO, notes.NT_SIGINFO, notes.NT_AUXV, notes.NT_FILE, descriptors}
@@ -161,6 +162,8 @@ class CoreTarget:
             for owner, kind, start, size, _ in self._iter_notes(segment, order):
                 if owner == notes.OMPD_OWNER and kind in (notes.NT_OMPD_FILE, notes.NT_OMPD_DEBUG_FILE):
                     self._add_extract(kind, start, size)
+                elif owner == notes.OMPD_OWNER and kind == notes.NT_OMPD_SOURCE:
+                    self._source_note = start, size
                 if owner not in ("CORE", "LINUX") or kind not in read:
                     continue
                 if kind == notes.NT_FILE:
@@ -443,6 +446,13 @@ class CoreTarget:
         """Return the extract of a module's file from a snapshot's note (:meth:`Target.extract`)."""
         place = self._extracts.get((start, kind))
         return self._elf.copy(*place, "a part of a module's file") if place is not None else None
+
+    def kept_source(self) -> bytes | None:
+        """Return a snapshot's note with lines of source (:meth:`Target.kept_source`)."""
+        if self._source_note is None:
+            return None
+        start, size = self._source_note
+        return self._elf.copy(start, min(size, notes.MAX_SOURCE_NOTE + 1), "a note with lines of source")
 
     def proc_text(self, path: str) -> bytes:
         """Raise :class:`~ompd.errors.Unavailable`: a core has no ``/proc`` (:meth:`Target.proc_text`)."""

@@ -55,8 +55,10 @@ def ask(session: Session, earlier: Look | None = None) -> WhyAnswer:
     # without the program's file, places are unknown.
     is_proven = verdicts[0].stuck is verdicts[0].confidence is Confidence.PROVEN
     complete = complete or (is_proven and not is_damaged(session) and not program_faults(session))
-    changed = changes(session)
+    changed, lost = changes(session), session.process.source_code.fault
     complete, warnings = complete and not changed, tuple(dict.fromkeys((*changed, *warnings)))
+    if lost is not None:
+        warnings = (*warnings, lost)
     if earlier is not None and not earlier.may_stop:
         warnings = (*warnings, _SPARED)
     if gone is not None:

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import http.server
 import os
 import shutil
 import socket
 import subprocess
-import threading
-import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +22,7 @@ from ompd.safety.reading import open_paged
 from ompd.session import Session
 from tests.support import Missing, Stopped, build, running, stopped
 from tests.support.command import Ran, abort_process, facts, inside, mapped_files, ompd, same_or_unavailable
+from tests.support.debuginfod import Server, serving
 from tests.support.runs import kernel_core_obstacle
 
 
@@ -402,49 +400,10 @@ def test_what_debuginfods_client_has_fetched_is_used(
     assert sorted(path for path in folder.rglob("*")) == before
 
 
-@dataclass
-class Server:
-    """A debuginfod server on this machine: *files* by path; *asked* has the requested paths."""
-
-    files: dict[str, bytes] = field(default_factory=dict)
-    asked: list[str] = field(default_factory=list)
-    url: str = ""
-    lies: bool = False  # ends before the announced length
-    drips: bool = False  # sends one byte at a time
-
-
 @pytest.fixture
 def server() -> Iterator[Server]:
-    state = Server()
-
-    class Handler(http.server.BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            state.asked.append(self.path)
-            content = state.files.get(self.path)
-            if content is None:
-                self.send_error(404)
-                return
-            self.send_response(200)
-            self.send_header("Content-Length", str(len(content) + state.lies))
-            self.end_headers()
-            try:
-                for at in range(0, len(content), 1 if state.drips else len(content)):
-                    self.wfile.write(content[at : at + (1 if state.drips else len(content))])
-                    if state.drips:
-                        time.sleep(0.05)
-            except OSError:
-                pass
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-    listening = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    state.url = f"http://127.0.0.1:{listening.server_port}"
-    thread = threading.Thread(target=listening.serve_forever, daemon=True)
-    thread.start()
-    yield state
-    listening.shutdown()
-    listening.server_close()
+    with serving() as state:
+        yield state
 
 
 def test_files_are_fetched_by_the_users_word_alone(

@@ -227,6 +227,10 @@ class GdbTarget:
         """Return None: a process needs no extracts, it has its files."""
         return None
 
+    def kept_source(self) -> bytes | None:
+        """Return None: gdb does not show the notes of a core."""
+        return None
+
     def proc_text(self, path: str) -> bytes:
         """Return the contents of *path* in ``/proc/PID/`` (:meth:`Target.proc_text`)."""
         self.check()

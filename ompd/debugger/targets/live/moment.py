@@ -209,6 +209,10 @@ class Moment:
         """Return None: the process still runs, so no signal has ended it."""
         return None
 
+    def kept_source(self) -> bytes | None:
+        """Return None: a process has its source files, if any."""
+        return None
+
     def proc_text(self, path: str) -> bytes:
         """Return the contents of *path* in ``/proc/PID/`` at the stop (:meth:`Target.proc_text`)."""
         if self._is_over:

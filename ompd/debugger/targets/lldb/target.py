@@ -335,6 +335,10 @@ class LldbTarget:
         """Return None: LLDB does not show the notes of a core."""
         return None
 
+    def kept_source(self) -> bytes | None:
+        """Return None: LLDB does not show the notes of a core."""
+        return None
+
     def proc_text(self, path: str) -> bytes:
         """Return the contents of *path* in ``/proc/PID/`` if the process runs here (:meth:`Target.proc_text`)."""
         self.check()
