@@ -8,6 +8,7 @@ number of edges.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import replace
 from enum import Enum
 
 from ompd.model.kinds import EdgeKind, Kind
@@ -113,6 +114,10 @@ class WaitGraph:
             self.nodes.append(node)
             self.needs.append([])
         return index
+
+    def rename(self, index: int, name: str) -> None:
+        """Give a node another name in texts."""
+        self.nodes[index] = replace(self.nodes[index], name=name)
 
     def need(self, index: int, need: Need) -> None:
         """Add a need to a node. If the need can never be met, the node is stuck."""

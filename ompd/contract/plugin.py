@@ -312,7 +312,8 @@ class ThreadHandle(NumberedThread, Protocol):
 
     def wait_kind(self) -> str | None:
         """Return the kind of a wait for which OMPT has no state: ``dependence`` (of a task that is not deferred, or of
-        a taskwait), ``doacross``, or ``copyprivate``. None if the thread's state already describes the wait.
+        a taskwait), ``doacross``, ``copyprivate``; or ``loop``, ``sections`` or ``single`` at the end of this
+        construct. None if the thread's state already describes the wait, or if nothing shows which construct ends.
         """
 
     def scheduling_point(self) -> SchedulingPoint | None:

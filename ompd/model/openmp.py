@@ -190,10 +190,11 @@ class Wait(Record):
     word that names the owner. ``owner_gone`` describes an owner that no thread executes: a thread that has ended, or a
     complete task that holds the lock (then ``owner`` is the thread that had it, if it still exists). ``value`` is the
     content of a barrier's ``object``, ``generation`` the number of times that the team has passed it. If two looks at a
-    process agree in ``object`` and ``generation``, no thread went on in between. ``construct`` is ``copyprivate`` for a
-    barrier of such a ``single`` construct, None for any other. ``loop`` is an address that all threads of one doacross
-    loop share. ``iteration`` counts its iterations from 0, those of nested loops as if they were one loop. On libgomp
-    it is None for nested loops.
+    process agree in ``object`` and ``generation``, no thread went on in between. ``construct`` is ``loop``,
+    ``sections`` or ``single`` for the barrier at the end of such a construct, if code or runtime show that, and
+    ``copyprivate`` for a barrier of such a ``single`` construct; None for any other. ``loop`` is an address that all
+    threads of one doacross loop share. ``iteration`` counts its iterations from 0, those of nested loops as if they
+    were one loop. On libgomp it is None for nested loops.
     """
 
     kind: Kind

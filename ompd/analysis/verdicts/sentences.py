@@ -125,13 +125,17 @@ class Sentences:
             return None
         rows = [self._nodes.rows[node] for node in others]
         targets = [self._graph.nodes[self._nodes.waiting[node]] for node in others]
-        places = {(target.name, row.where) for target, row in zip(targets, rows, strict=True)}
+        # The name of a barrier at the end of a region has its place.
+        places = {
+            (target.name, row.where if row.at_end_of is None else None)
+            for target, row in zip(targets, rows, strict=True)
+        }
         text = f"{counted(len(others), 'more thread')} {'waits' if len(others) == 1 else 'wait'}"
         text += " for this one" if len(named) == 1 else " for these"
         target, where = targets[0], rows[0].where
         if len(places) > 1:
             return text
-        if target.kind.is_place and target.name.startswith("the "):
+        if target.kind.is_place and rows[0].at_end_of is not None:
             return f"{text} at {target.name}"
         if where is None or where.file is None or where.line is None:
             return f"{text} at {target.name}" if target.kind.is_place else text

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import cached_property
 
@@ -160,6 +161,8 @@ class _Waits:
                 self._needs_of_barrier(node, row, wait, missing)
         else:
             node = kept[0]
+        if graph.nodes[node].name != barrier_name(row):
+            graph.rename(node, _ANY_BARRIER)  # several constructs share the barrier
         self._nodes.waits_for(index, node, evidence=f"{wait.arrived} of {wait.expected} have arrived")
 
     def _barrier_of_some(self, row: ThreadRecord, wait: Wait) -> int:
@@ -313,6 +316,18 @@ class _Waits:
         self._others.release_by_untied(node)
 
 
+_ENDS: Mapping[str | None, str] = {
+    "loop": "a worksharing loop",
+    "sections": "sections",
+    "single": "single",
+}  # by Wait.construct
+_ANY_BARRIER = Kind.BARRIER.noun or ""
+_IMPLICIT = {
+    "wait_barrier_implicit_workshare": "the end of a worksharing construct",
+    "wait_barrier_implicit": "an implicit barrier",
+}
+
+
 def _is_beyond(wait: Wait | None, awaited: Wait) -> bool:
     # Return whether a thread has passed the awaited iteration of the same loop. A thread executes its iterations in
     # order, and waits only for iterations before its own. So if it waits for iteration n, its own is later than n.
@@ -330,11 +345,14 @@ def _is_done(wait: Wait | None) -> bool:
 
 
 def barrier_name(row: ThreadRecord) -> str:
-    """Return the name of a thread's barrier in texts. A barrier at the end of a region is named after the construct."""
+    """Return the name of a thread's barrier in texts. The barrier at the end of a region or construct is named so."""
     end = row.at_end_of
-    if end is None or end.file is None or end.line is None:
-        return "a barrier"
-    return f"the end of {end.construct or 'a region'} {end.file.rpartition('/')[2]}:{end.line}"
+    if end is not None and end.file is not None and end.line is not None:
+        return f"the end of {end.construct or 'a region'} {end.file.rpartition('/')[2]}:{end.line}"
+    construct = row.wait.construct if row.wait is not None else None
+    if construct in _ENDS:
+        return f"the end of {_ENDS[construct]}"
+    return _IMPLICIT.get(row.state or "", _ANY_BARRIER)
 
 
 def lock_name(wait: Wait) -> str:

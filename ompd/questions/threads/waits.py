@@ -31,7 +31,10 @@ _KINDS: dict[int, Kind] = {
     State.WAIT_TARGET_UPDATE: Kind.TARGET,
 }
 # States of threads at barriers of an unknown construct.
-_ANY_BARRIER = (State.WAIT_BARRIER, State.WAIT_BARRIER_IMPLEMENTATION)
+_BARRIERS_OF_CONSTRUCTS = frozenset(
+    (State.WAIT_BARRIER, State.WAIT_BARRIER_IMPLEMENTATION, State.WAIT_BARRIER_IMPLICIT_WORKSHARE)
+)
+_CONSTRUCTS = ("copyprivate", "loop", "sections", "single")
 _BARRIER_KEYS = ("arrived", "expected", "missing", "object", "value", "generation")
 _OWNER_KEYS: tuple[str, ...] = ("owner", "owner_source", "owner_address", "owner_value", "owner_gone")
 _LOCK_KEYS = ("object", "symbol", *_OWNER_KEYS)
@@ -64,8 +67,9 @@ class Waits:
         wait = self._of(state, handle, region, facts, thread)
         if wait is None:
             return None
-        if state is not None and state.state in _ANY_BARRIER and _kind_by_runtime(handle) == "copyprivate":
-            wait = replace(wait, construct="copyprivate")
+        if state is not None and state.state in _BARRIERS_OF_CONSTRUCTS:
+            construct = _kind_by_runtime(handle)
+            wait = replace(wait, construct=construct if construct in _CONSTRUCTS else None)
         try:
             how = self._how(wait, region, thread) if thread is not None else None
         except OmpdError as error:

@@ -25,6 +25,8 @@ from ompd.render.words import (
     format_threads,
 )
 
+_CONSTRUCTS = ("loop", "sections", "single")  # with a barrier at their end
+
 
 def threads_table(
     answer: Answer[ThreadRecord],
@@ -214,4 +216,12 @@ def _place(row: ThreadRecord, verbose: bool) -> str:
     if row.where is None:
         inside = f" in {format_place(row.innermost, verbose=verbose)}" if row.innermost is not None else ""
         return format_field(row, "where") + inside
-    return format_place(row.where, verbose=verbose)
+    return _end_of_construct(row) + format_place(row.where, verbose=verbose)
+
+
+def _end_of_construct(row: ThreadRecord) -> str:
+    # What comes before the place of a barrier at the end of a worksharing construct.
+    construct = row.wait.construct if row.wait is not None else None
+    if construct not in _CONSTRUCTS and row.state == "wait_barrier_implicit_workshare":
+        return "end of worksharing "
+    return f"end of {construct} " if construct in _CONSTRUCTS else ""

@@ -27,7 +27,7 @@ _WITHOUT_DEPENDENCES = ("GOMP_taskwait", "GOMP_taskgroup_end", "GOMP_taskloop", 
 
 
 def kind_of(thread: Thread) -> str | None:
-    """Return ``dependence``, ``doacross`` or ``copyprivate``, None for a wait that has an OMPT state.
+    """Return the kind of wait that the entry point of a thread shows: :meth:`ThreadHandle.wait_kind`.
 
     gcc's code has no separate entry point to wait for the dependences of an undeferred task; ``GOMP_task`` waits for
     them.

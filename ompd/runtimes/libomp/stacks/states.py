@@ -64,6 +64,8 @@ _UNNOTED = {name for name, state in _ROUTINE_STATES.items() if State.WAIT_TASKWA
 _SLEEPING = re.compile(r"pthread_cond_(?:clock|timed)?wait|futex_\w*wait")
 # kmp.h, flags of ident_t
 _IDENT_BARRIER_EXPLICIT, _IDENT_BARRIER_IMPLICIT = 0x20, 0x40
+# 0x40 alone is any construct: KMP_IDENT_BARRIER_IMPL and KMP_IDENT_BARRIER_IMPL_FOR are equal.
+_IDENT_CONSTRUCT, _IDENT_CONSTRUCTS = 0x1C0, {0xC0: "sections", 0x140: "single"}
 # States that even a runtime that keeps no states records. UNDEFINED also occurs in unused memory.
 _ALWAYS_NOTED = {State.WORK_SERIAL, State.WORK_PARALLEL, State.UNDEFINED}
 
@@ -210,14 +212,25 @@ def _sleeps(thread: Thread) -> bool:
     return False
 
 
-def _kind_of_barrier(thread: Thread) -> State:
+def ended_construct(thread: Thread) -> str | None:
+    """Return ``sections`` or ``single`` if a thread waits at the end of this construct, None if that is not known."""
+    if "__kmpc_barrier" not in routines_inside(thread):
+        return None
+    return _IDENT_CONSTRUCTS.get(_flags_of_barrier(thread) & _IDENT_CONSTRUCT)
+
+
+def _flags_of_barrier(thread: Thread) -> int:
     # clang's code passes an ident_t whose flags have the kind of barrier, and the runtime records this ident_t for the
-    # thread.
+    # thread. Return 0 if they are unknown.
     try:
         ident = thread.th_ident
-        flags = thread.runtime.structures.view("ident_t", ident).unsigned("flags") if ident is not None else 0
+        return thread.runtime.structures.view("ident_t", ident).unsigned("flags") if ident is not None else 0
     except OmpdError:
-        return State.WAIT_BARRIER
+        return 0
+
+
+def _kind_of_barrier(thread: Thread) -> State:
+    flags = _flags_of_barrier(thread)
     if flags & _IDENT_BARRIER_EXPLICIT:
         return State.WAIT_BARRIER_EXPLICIT
     return State.WAIT_BARRIER_IMPLICIT_WORKSHARE if flags & _IDENT_BARRIER_IMPLICIT else State.WAIT_BARRIER

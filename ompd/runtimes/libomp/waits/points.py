@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 def kind_of(thread: Thread) -> str | None:
     """Return the kind of wait that the runtime's routines on a thread's stack show: :meth:`ThreadHandle.wait_kind`."""
-    return wait_kind(states.routines_inside(thread))
+    return wait_kind(states.routines_inside(thread)) or states.ended_construct(thread)
 
 
 def point_of(thread: Thread) -> SchedulingPoint | None:
