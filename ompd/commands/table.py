@@ -206,7 +206,7 @@ COMMANDS = (
         "ompd.questions.why:ask",
         "ompd.render.terminal:print_why",
         f"{_HEAD}"
-        "Thread 1 (1235) waits for &progress_lock, which no thread will ever release.\n"
+        "Hang: thread 1 (1235) waits for &progress_lock, which no thread will ever release.\n"
         "3 more threads wait for this one at a barrier, hang.c:59.\n"
         "Certain: they never go on.\n"
         "\n"
@@ -239,8 +239,8 @@ COMMANDS = (
         "\n"
         "  3 threads (1234,1236,1237)  wait at a barrier         hang.c:59 simulate         thread"
         " 1 (1235) has not arrived\n"
-        "  thread 1 (1235)             waits for &progress_lock  hang.c:39 report_progress  who"
-        " holds it is not known\n"
+        "  thread 1 (1235)             waits for &progress_lock  hang.c:39 report_progress  its"
+        " holder is not known\n"
         "\n"
         "  OMP 1/4   level 1   thread 1235\n"
         "    #0 report_progress  hang.c:39\n"

@@ -22,6 +22,7 @@ from ompd.render.answers.tasks import task_lines
 from ompd.render.answers.threads import threads_table
 from ompd.render.answers.variables import stats_lines, variable_heading, variable_table
 from ompd.render.answers.why import CAUSE, STUCK, beside_of, chain_rows, notes_on, said_of, sentence, steps_of
+from ompd.render.answers.why import headline as headline_of
 from ompd.render.excerpts import excerpt_lines
 from ompd.render.words import Table, basename, format_count
 from ompd.report.folders import Folders
@@ -81,7 +82,7 @@ class Variable:
 
 def headline(why: WhyAnswer | None) -> str | None:
     """Return the first verdict's sentence, None without a verdict."""
-    return sentence(why.rows[0].summary) if why is not None and why.rows else None
+    return sentence(headline_of(why.rows[0])) if why is not None and why.rows else None
 
 
 def verdicts(answers: PageAnswers) -> Iterator[Verdict]:
@@ -114,7 +115,7 @@ def _verdict(
         facts.append(("stuck", STUCK[verdict.stuck]))
         facts.append(("cause", CAUSE[verdict.confidence]))
     return Verdict(
-        summary=sentence(verdict.summary),
+        summary=sentence(headline_of(verdict)),
         others=[*([sentence(verdict.others)] if verdict.others is not None else []), *beside],
         sources=[[*excerpt_lines(excerpt)] for excerpt in verdict.sources if excerpt.lines],
         steps=steps,

@@ -108,7 +108,7 @@ def test_places() -> None:
         ((FBREG, 0), {"frame_base": None}, "base of the frame"),
         ((FBREG, 0), {"frame_base": bytes((FBREG, 0))}, "base of the frame"),
         ((0xA3, 1, 0x55, STACK_VALUE), {}, "when the function began"),
-        ((0xA0, 0, 0, 0, 0, 0), {}, "did away with what it points to"),
+        ((0xA0, 0, 0, 0, 0, 0), {}, "what it points to is optimized out"),
         ((0xA5, 17, 4), {}, "computation with types"),
         ((REG3, 0x9D, 3, 0), {}, "parts of bytes"),
     ],

@@ -33,7 +33,7 @@ from ompd.model import (
     WhyAnswer,
 )
 from ompd.model.kinds import Confidence, Kind, VerdictKind
-from ompd.render.answers.why import sentence
+from ompd.render.answers.why import headline, sentence
 from ompd.report import histogram, icicle, svg, teams
 from ompd.report.folders import Folders
 from ompd.report.gather import PageAnswers, gather
@@ -79,7 +79,7 @@ def test_each_verdict_has_its_page(name: str) -> None:
     assert page.faults == []
     assert found.why is not None
     for verdict in found.why.rows[:3]:
-        assert " ".join(sentence(verdict.summary).split()) in page.words
+        assert " ".join(sentence(headline(verdict)).split()) in page.words
         assert all(" ".join(sentence(text).split()) in page.words for text in verdict.advice)
     drawn = [picture for picture in page.pictures if "wait-for graph" in picture["title"]]
     assert len(drawn) == sum(bool(verdict.cycle) for verdict in found.why.rows[:12])

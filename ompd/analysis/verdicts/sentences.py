@@ -83,8 +83,8 @@ class Sentences:
             what = dict.fromkeys(self._graph.nodes[node].name for node in root.nodes if node not in self._nodes.rows)
             return f"{counted(count, 'thread')} wait for one another: each for {listed(list(what))}"
         if last.kind.is_lock:
-            return f"{waiting} {names}, and who holds it is not known"
-        return f"{waiting} {names}: what would set them free is not known"
+            return f"{waiting} {names}, whose holder is not known"
+        return f"{waiting} {names}: what lets them go on is not known"
 
     def _is_open(self, root: Root) -> bool:
         # Return whether a cycle of locks is open: it is unknown which thread of the cycle holds which lock.

@@ -73,7 +73,7 @@ def _add_lock(nodes: ThreadNodes, index: int, wait: SystemWait, holders: Holders
     node = graph.add(Node(key, kind, name, object=wait.object))
     if is_new:
         threads = [nodes.threads[native] for native in found.threads if native in nodes.threads]
-        reason = wait.unavailable.get("owner", "no runtime records who holds it")
+        reason = wait.unavailable.get("owner", "no runtime records its holder")
         graph.need(node, nodes.unknown(reason, threads, found.reason))
     nodes.waits_for(index, node)
     return True

@@ -138,7 +138,7 @@ class _Machine(StackMachine):
                 raise Unavailable("it is kept in parts of bytes")
             self._add(bits // 8)
         elif opcode in (dw.DW_OP_IMPLICIT_POINTER, dw.DW_OP_GNU_IMPLICIT_POINTER):
-            raise Unavailable("the compiler did away with what it points to")
+            raise Unavailable("what it points to is optimized out")
         elif opcode in (dw.DW_OP_ENTRY_VALUE, dw.DW_OP_GNU_ENTRY_VALUE):
             cursor.take(cursor.uleb())
             raise Unavailable("it is what a register held when the function began, which is not kept")
@@ -177,7 +177,7 @@ def read_pieces(pieces: Sequence[Piece], size: int, read: Callable[[int, int], b
         if piece.address is not None:
             value += read(piece.address, piece_size)
         elif piece.data is None:
-            raise Unavailable("the compiler did away with it" if len(pieces) == 1 else "parts of it are nowhere")
+            raise Unavailable("optimized out" if len(pieces) == 1 else "parts of it are nowhere")
         elif len(piece.data) < piece_size:
             raise Unavailable(f"of its {piece_size} bytes only {len(piece.data)} are known")
         else:

@@ -42,7 +42,7 @@ _TLS_OPERATIONS = frozenset((dw.DW_OP_FORM_TLS_ADDRESS, dw.DW_OP_GNU_PUSH_TLS_AD
 _MAX_ROWS = 512
 _MAX_REFERENCES = 64
 _MAX_BOUND_BYTES = 8
-_NO_PLACE = "the compiler did away with it"
+_NO_PLACE = "optimized out"
 
 Parts = Callable[[str], Sequence[Step]]
 """Given a variable's name, returns the steps to the requested part of the variable, no steps for all of it."""

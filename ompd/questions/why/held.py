@@ -110,7 +110,8 @@ def _record(session: Session, frame: Frame, begun: Begun, doubt: Doubt | None) -
     place = place_of_code(session, begun.call)
     called = begun.name if symbol is None or is_unnamed else f"{begun.name}({symbol})"
     line = session.process.places.line_of(frame.call_site)[1]
-    reason = f"{called}{_at(place)} is not undone before {f'line {line}' if line is not None else 'where it is'}"
+    ended = "left" if kind.is_for_some else "released"
+    reason = f"{called}{_at(place)} is not {ended} before {f'line {line}' if line is not None else 'where it is'}"
     if doubt is not None:
         reason += f"; but {doubt.reason}"
     return HeldRecord(kind=kind, object=variable, symbol=symbol, place=place, is_certain=doubt is None, reason=reason)

@@ -55,6 +55,12 @@ _SHORT_STUCK = {
     Confidence.POSSIBLE: "possible: they may be stuck",
     Confidence.UNKNOWN: "they may go on",
 }
+# What is wrong, in one word; everything else is a hang. Summaries of cycles begin with their word.
+_NOUNS: Mapping[VerdictKind, str] = {
+    VerdictKind.RUNTIME_REENTRY: "deadlock",
+    VerdictKind.DUPLICATE_RUNTIMES: "deadlock",
+    VerdictKind.RUNTIME_UNLOADED: "crash",
+}
 _HOLDERS: Mapping[str, str] = {
     EdgeKind.HELD_BY: "held by {}",
     EdgeKind.MEMBER: "{} has not arrived",
@@ -78,9 +84,23 @@ def why_lines(
     if rest:
         yield "", ""
     for verdict in rest[:_BRIEF]:
-        yield f"also: {verdict.summary} ({_SHORT_STUCK[verdict.stuck]})", _style(verdict)
+        yield f"also: {headline(verdict)} ({_SHORT_STUCK[verdict.stuck]})", _style(verdict)
     if len(rest) > _BRIEF:
         yield f"… {format_count(len(rest) - _BRIEF, 'more verdict')}, shown with --all", "dim"
+
+
+def headline(verdict: VerdictRecord) -> str:
+    """Return the summary behind the leading words for what is wrong and how sure that is: ``likely hang: …``."""
+    kind, stuck, summary = verdict.kind, verdict.stuck, verdict.summary
+    if kind is VerdictKind.NO_STALL or summary.startswith("no "):
+        return summary
+    if stuck is Confidence.UNKNOWN:
+        return f"{'slow' if kind is VerdictKind.OVERSUBSCRIBED else 'waiting'}: {summary}"
+    noun = _NOUNS.get(kind, "hang")
+    if stuck is Confidence.POSSIBLE and noun == "hang" and not summary.startswith("deadlock"):
+        return f"possibly stuck: {summary}"
+    named = summary if summary.startswith("deadlock") else f"{noun}: {summary}"
+    return named if stuck is Confidence.PROVEN else f"{stuck} {named}"
 
 
 def sentence(text: str) -> str:
@@ -106,11 +126,11 @@ def _verdict(
     answer: Answer[VerdictRecord], verdict: VerdictRecord, *, is_first: bool, whole: bool, verbose: bool
 ) -> Iterator[tuple[str, str]]:
     # What is wrong, where, and what to do; then how that is known.
-    yield sentence(verdict.summary), _style(verdict)
+    yield sentence(headline(verdict)), _style(verdict)
     if verdict.others is not None:
         yield sentence(verdict.others), ""
     in_full = is_first or whole
-    if verdict.kind is not VerdictKind.NO_STALL:
+    if verdict.kind is not VerdictKind.NO_STALL and verdict.stuck is not Confidence.POSSIBLE:
         yield sentence(_SHORT_STUCK[verdict.stuck]), ""
     beside = beside_of(answer, whole=whole) if is_first and isinstance(answer, WhyAnswer) else ()
     yield from ((said_of(other), "wait") for other in beside)
@@ -234,7 +254,7 @@ def _holders(links: Sequence[Link]) -> Iterator[str]:
         after = "itself" if following is link and len(link.threads) < 2 else following.name
         if link.holder is None:
             is_open = link.kind.is_lock
-            yield "who holds it is not known" if is_open else ""
+            yield "its holder is not known" if is_open else ""
         elif link.kind is Kind.JOIN and link.holder == EdgeKind.WAITS_FOR:
             yield f"which is {after}"
         elif link.holder in _HOLDERS:
@@ -243,7 +263,7 @@ def _holders(links: Sequence[Link]) -> Iterator[str]:
             yield f"which needs {after}"
         else:
             what = "held by" if link.kind.is_lock else "which needs"
-            yield f"{what} {after}, by reasoning: {link.holder}"
+            yield f"{what} {after}, inferred: {link.holder}"
 
 
 # Stacks and notes

@@ -97,7 +97,7 @@ def test_locks_are_named_with_place_and_reason(compiler: str, flags: str) -> Non
     assert (record.kind, record.symbol, record.object) == ("lock", "&l[0]", int(word["held"][0][1], 16))
     assert record.place is not None
     assert (record.place.function, record.place.file is not None, record.place.line) == ("set_one", True, 7)
-    assert record.reason == "omp_set_lock(&l[0]) at locks.c:7 is not undone before line 7"
+    assert record.reason == "omp_set_lock(&l[0]) at locks.c:7 is not released before line 7"
     word, found = known["region_data"]
     assert compiler == "gcc" or [each.object for each in found] == [int(word["held"][0][1], 16)]
     _, found = known["inner"]

@@ -134,7 +134,7 @@ def test_all_threads_on_which_others_depend_have_a_line() -> None:
     rows = [*absent, *(thread(number, waiting, size=6) for number in range(3, 6))]
     lines = text_of(answer_of(rows, system=sleeps)).splitlines()
     names = "thread 0 (1000), thread 1 (1001) and thread 2 (1002)"
-    assert lines[2] == f"3 threads wait for {names}, which are in usleep."
+    assert lines[2] == f"Possibly stuck: 3 threads wait for {names}, which are in usleep."
     assert [" ".join(line.split()) for line in lines[-3:]] == [
         "3 threads (1003,1004,1005) wait at a barrier prog.c:10 work thread 0 (1000) has not arrived",
         "2 threads (1000,1001) are in usleep prog.c:5 work",
