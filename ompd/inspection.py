@@ -130,7 +130,8 @@ class Inspection(Session):
 
     def ask_doctor(self) -> DoctorAnswer:
         """Return the limits of answers on this target and the risks of the process, each with a remedy."""
-        return _answer_of("doctor", self.ask(doctor.ask))
+        earlier = doctor.supply.look_before(self)
+        return _answer_of("doctor", self.ask(lambda session: doctor.ask(session, earlier)))
 
     def ask_check(self) -> CheckAnswer:
         """Return the differences between the session's OMPD library and ompd's own plugin. A difference that is known

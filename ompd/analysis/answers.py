@@ -10,24 +10,32 @@ from ompd.analysis.moment import Moment
 from ompd.analysis.roots import Solved
 from ompd.analysis.verdicts.advice import advice
 from ompd.analysis.verdicts.samples import Progress, weighed
+from ompd.analysis.verdicts.supply.verdicts import placed
 from ompd.analysis.verdicts.verdicts import Verdicts
 from ompd.analysis.waits.build import build
 from ompd.model import GraphEdge, GraphNode, VerdictRecord
 from ompd.model.kinds import Confidence
+from ompd.model.supply import Supply
 
 
 def concluded(
-    moment: Moment, earlier: Sequence[Moment] = (), seconds: float | None = None
+    moment: Moment,
+    earlier: Sequence[Moment] = (),
+    seconds: float | None = None,
+    supply: Supply | None = None,
 ) -> tuple[tuple[VerdictRecord, ...], tuple[GraphNode, ...], tuple[GraphEdge, ...]]:
     """Return the verdicts on a moment, the most important one first, and the nodes and edges of its wait-for graph.
 
     :param earlier: other moments of the same process, the first one *seconds* before
+    :param supply: what the process got from its machine since the first moment, None if that is unknown
     """
     solved = Solved(build(moment))
     verdicts = tuple(Verdicts(solved).all())
     if earlier:
         verdicts = weighed(verdicts, moment, Progress.over((*earlier, moment)), seconds)
-    advised = tuple(replace(verdict, advice=advice(verdict)) for verdict in verdicts)
+    if supply is not None:
+        verdicts = placed(verdicts, supply, [each.threads for each in (*earlier, moment)])
+    advised = tuple(replace(verdict, advice=verdict.advice or advice(verdict)) for verdict in verdicts)
     return advised, _nodes(solved), _edges(solved)
 
 

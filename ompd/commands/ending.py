@@ -72,7 +72,8 @@ def format_warnings(answer: Any) -> list[str]:
     return [f"ompd: {'note' if answer.complete else 'warning'}: {warning}" for warning in answer.warnings]
 
 
-_HEALTHY = frozenset(("no_stall", "laggard", "oversubscribed"))
+_SUPPLY = ("throttled", "few_processors", "starved", "spin_burn", "limits")
+_HEALTHY = frozenset(("no_stall", "laggard", "oversubscribed", *_SUPPLY))
 
 
 def status_of_why(answer: Answer[Any]) -> int:

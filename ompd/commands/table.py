@@ -398,7 +398,8 @@ COMMANDS = (
         "What keeps answers from being better, and what mends it.",
         "Lists what keeps answers about TARGET from being better (lost parts, files that are not found, missing debug"
         " information, runtimes that cannot be read) and what endangers the process itself (two OpenMP runtimes, more"
-        " threads than processors, small stacks), each with what follows and the command or setting that mends it."
+        " threads than processors, a quota that is used up, limits, small stacks), each with what follows and the"
+        " command or setting that mends it."
         " Without TARGET it examines this machine and the installation.",
         "ompd.questions.doctor:ask",
         "ompd.render.terminal:print_findings",
@@ -414,6 +415,7 @@ COMMANDS = (
         "\n"
         "2 notes; 4 things are in order",
         alone="ompd.questions.doctor:ask_alone",
+        look="ompd.questions.doctor.supply:look_before",
     ),
     Command(
         "check",

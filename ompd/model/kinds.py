@@ -212,6 +212,11 @@ class VerdictKind(Word):
     ORPHANED_WORKSHARING = "orphaned_worksharing"
     DUPLICATE_RUNTIMES = "duplicate_runtimes"
     OVERSUBSCRIBED = "oversubscribed"
+    THROTTLED = "throttled"
+    FEW_PROCESSORS = "few_processors"
+    STARVED = "starved"
+    SPIN_BURN = "spin_burn"
+    LIMITS = "limits"
     EVENT_UNFULFILLED = "event_unfulfilled"
     TASKWAIT_STARVED = "taskwait_starved"
     LOCK_ABANDONED = "lock_abandoned"
@@ -241,6 +246,17 @@ class VerdictKind(Word):
     def has_workers(self) -> bool:
         """Whether the threads that the others wait for are working."""
         return self in (VerdictKind.LAGGARD, VerdictKind.OVERSUBSCRIBED)
+
+    @property
+    def is_about_supply(self) -> bool:
+        """Whether verdicts of this kind are always about what the process gets from its machine."""
+        return self in (
+            VerdictKind.THROTTLED,
+            VerdictKind.FEW_PROCESSORS,
+            VerdictKind.STARVED,
+            VerdictKind.SPIN_BURN,
+            VerdictKind.LIMITS,
+        )
 
 
 class Doubt(Word):

@@ -246,6 +246,11 @@ class VerdictRecord(Record):
     stacks: tuple[StackRecord, ...] = ()
     sources: tuple[SourceExcerpt, ...] = ()
 
+    @property
+    def is_about_supply(self) -> bool:
+        """Whether the verdict is about what the process gets from its machine. Its threads go on, but slowly."""
+        return self.kind.is_about_supply or (self.kind is VerdictKind.OVERSUBSCRIBED and not self.roots)
+
 
 @record
 class GraphRecord(Record):

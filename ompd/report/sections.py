@@ -21,7 +21,7 @@ from ompd.render.answers.stacks import stack_lines
 from ompd.render.answers.tasks import task_lines
 from ompd.render.answers.threads import threads_table
 from ompd.render.answers.variables import stats_lines, variable_heading, variable_table
-from ompd.render.answers.why import CAUSE, STUCK, beside_of, chain_rows, notes_on, said_of, sentence, steps_of
+from ompd.render.answers.why import beside_of, chain_rows, notes_on, said_of, sentence, steps_of, sureness_of
 from ompd.render.answers.why import headline as headline_of
 from ompd.render.excerpts import excerpt_lines
 from ompd.render.words import Table, basename, format_count
@@ -112,8 +112,7 @@ def _verdict(
     beside = map(said_of, beside_of(why) if number == 0 else ())
     facts: list[tuple[str, str]] = []
     if verdict.kind is not VerdictKind.NO_STALL:
-        facts.append(("stuck", STUCK[verdict.stuck]))
-        facts.append(("cause", CAUSE[verdict.confidence]))
+        facts += sureness_of(verdict)
     return Verdict(
         summary=sentence(headline_of(verdict)),
         others=[*([sentence(verdict.others)] if verdict.others is not None else []), *beside],

@@ -129,9 +129,15 @@ class SystemFacts:
         if self._target.kind not in ("live", "gdb") or process is None:
             return None
         try:
-            return len(os.sched_getaffinity(process))
+            count = len(os.sched_getaffinity(process))
         except OSError:  # it has ended
             return None
+        if count == os.cpu_count():
+            return count
+        # A runtime may have bound the first thread to one processor, and the other threads to others.
+        with suppress(Unavailable):
+            return len(self.usable_processors().cpus)
+        return count
 
     def usable_processors(self) -> Processors:
         """Return which processors the process may use, and the quota of its control group.

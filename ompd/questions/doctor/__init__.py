@@ -1,7 +1,7 @@
 """``doctor``: obstacles to better answers, risks of the process, and their remedies.
 
 ``files`` examines the target and the files of its modules, ``runtimes`` the OpenMP runtimes, ``process`` the process
-itself. :mod:`ompd.machine` examines the machine, without a target.
+itself, ``supply`` what the process gets from its machine. :mod:`ompd.machine` examines the machine, without a target.
 """
 
 from __future__ import annotations
@@ -15,29 +15,36 @@ from ompd.machine.report import SEVERITIES, Report
 from ompd.model import TargetRecord, ThreadRecord
 from ompd.model.findings import DoctorAnswer, FindingRecord
 from ompd.questions import threads
-from ompd.questions.doctor import files, process, runtimes
+from ompd.questions.doctor import files, process, runtimes, supply
 from ompd.questions.facts.answers import answer, begin
 from ompd.questions.facts.damage import is_damaged
 from ompd.questions.facts.gathering import Problems
 from ompd.questions.runtimes import records
+from ompd.questions.why.looks import Look
 from ompd.session import Session
 
 _AREAS = ("target", "files", "process", "machine", "installation")
 
 
-def ask(session: Session) -> DoctorAnswer:
-    """Return the obstacles to better answers on this target, and the risks of the process."""
+def ask(session: Session, earlier: Look | None = None) -> DoctorAnswer:
+    """Return the obstacles to better answers on this target, and the risks of the process.
+
+    :param earlier: what :func:`ompd.questions.doctor.supply.look_before` returned, None if nothing was measured
+    """
     rows, doubts = _threads(session)
     problems = begin(session)
     runtime_rows = records(session, problems)
     for doubt in doubts:
         problems.incomplete(doubt)
     environment = process.environment_of(session)
+    supplied = supply.examine(earlier, rows)
+    remedy = supply.remedy(supplied.rows)
     reports = (
         files.target(session),
         *runtimes.examine(session, runtime_rows),
         files.modules(session),
-        process.examine(session, rows, environment, is_partial=bool(doubts) or is_damaged(session)),
+        supplied,
+        process.examine(session, rows, environment, is_partial=bool(doubts) or is_damaged(session), remedy=remedy),
     )
     plain = answer(session, _sorted(reports), runtime_rows, problems)
     return DoctorAnswer(

@@ -36,12 +36,14 @@ def examine(
     environment: tuple[Mapping[str, str] | None, str],
     *,
     is_partial: bool = False,
+    remedy: str | None = None,
 ) -> Report:
     """Return the risks of the process.
 
     :param threads: the rows of ``threads``
     :param environment: what :func:`environment_of` returned
     :param is_partial: whether some threads, or facts about them, may be missing because they could not be read
+    :param remedy: how the process gets more processors, None if the setting that took them is unknown
     """
     report = Report("process")
     variables, source = environment
@@ -50,7 +52,7 @@ def examine(
     elif len(session.runtimes) > 1:
         _duplicates_allowed(report, variables, source)
     at_least = "at least " * is_partial
-    is_over = _processors(session, report, threads, at_least)
+    is_over = _processors(session, report, threads, at_least, remedy)
     if is_over and variables is not None:
         _active_waits(report, variables, {runtime.found.kind for runtime in session.runtimes})
     _stacks(session, report, threads, variables or {}, at_least)
@@ -75,7 +77,9 @@ def _duplicates_allowed(report: Report, variables: Mapping[str, str], source: st
 # Threads and processors
 
 
-def _processors(session: Session, report: Report, threads: Sequence[ThreadRecord], at_least: str) -> bool:
+def _processors(
+    session: Session, report: Report, threads: Sequence[ThreadRecord], at_least: str, remedy: str | None
+) -> bool:
     # Report on processors. Return whether more threads are in active regions than there are processors.
     members = [row for row in threads if row.parallel is not None and row.native_thread_id is not None]
     active = {row.native_thread_id for row in members if (row.active_level or 0) > 0}
@@ -109,7 +113,9 @@ def _processors(session: Session, report: Report, threads: Sequence[ThreadRecord
         f"{at_least}{len(active)} threads",
         f"{at_least}{len(active)} threads are in active{' nested' * nested} regions, and the process may use {words}",
         "they take turns on the processors: at each barrier all wait for those that have not had their turn",
-        f"OMP_NUM_THREADS={whole}" + (" OMP_MAX_ACTIVE_LEVELS=1" if nested else "") + _or_more(whole),
+        f"OMP_NUM_THREADS={whole}"
+        + " OMP_MAX_ACTIVE_LEVELS=1" * nested
+        + (f"; {remedy}" if remedy else _or_more(whole)),
     )
     return True
 

@@ -9,10 +9,13 @@ from typing import NamedTuple
 from ompd.analysis.moment import Moment
 from ompd.analysis.verdicts.samples import Progress
 from ompd.errors import BadInput, NoAnswer, OmpdError, TargetGone
+from ompd.machine.supply.readings import supply_between, take_reading
 from ompd.model import ChildRecord, OtherRanksRecord
+from ompd.model.supply import Settings, Supply
 from ompd.questions.diff import are_one_process
 from ompd.questions.why.beside import children_of, descendants, ranks_beside
 from ompd.questions.why.collect import collect
+from ompd.questions.why.settings import settings_of
 from ompd.session import Session
 
 SAMPLES, INTERVAL = 2, 0.5
@@ -24,7 +27,8 @@ class Look(NamedTuple):
 
     ``seconds`` is the time from the first look to the look that is still to be taken, None if it is unknown.
     ``may_stop`` is False if that look must not stop the process, as the earlier ones did not. ``children`` are the
-    verdicts on child processes, ``other_ranks`` those on other ranks of the same job.
+    verdicts on child processes, ``other_ranks`` those on other ranks of the same job. ``supply`` is what the process
+    got from its machine since the first look, None if that is unknown.
     """
 
     moments: tuple[Moment, ...]
@@ -32,6 +36,7 @@ class Look(NamedTuple):
     may_stop: bool = True
     children: tuple[ChildRecord, ...] = ()
     other_ranks: OtherRanksRecord | None = None
+    supply: Supply | None = None
 
 
 def look_before(
@@ -61,17 +66,23 @@ def look_before(
             return look
     begin = time.monotonic()
     moments = []
+    reading, settings = None, Settings()
+    process_id = session.target.process_id or 0
     for _ in range(count - 1):
         try:
-            moments.append(session.ask(_moment))
+            moment, settings = session.ask(_moment_and_settings)
+            moments.append(moment)
         except NoAnswer as error:
             children = descendants(session)
             if children and not session.runtimes and session.process.gone_code() is None:
                 hint = f"its child process {children[0]} uses OpenMP: ompd why {children[0]}"
                 raise NoAnswer(str(error), hint=hint) from error
             return None  # without a readable runtime there is nothing to compare with a second look
+        # Readings are taken outside of the looks, which use processors themselves, and may stop the process.
+        reading = reading or take_reading(process_id)
         time.sleep(seconds)
-    look = Look(tuple(moments), round(time.monotonic() - begin, 2))
+    supply = supply_between(process_id, reading, take_reading(process_id), settings) if reading is not None else None
+    look = Look(tuple(moments), round(time.monotonic() - begin, 2), supply=supply)
     return look._replace(children=children_of(session), other_ranks=ranks_beside(session)) if beside else look
 
 
@@ -97,6 +108,10 @@ def _look_without_stop(session: Session, seconds: float) -> Look | None:
 
 def _moment(session: Session) -> Moment:
     return collect(session)[0]
+
+
+def _moment_and_settings(session: Session) -> tuple[Moment, Settings]:
+    return collect(session)[0], settings_of(session)
 
 
 def _sleep_though_free(session: Session) -> bool:

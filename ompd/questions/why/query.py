@@ -42,9 +42,8 @@ def ask(session: Session, earlier: Look | None = None) -> WhyAnswer:
         return WhyAnswer(session.stop.record, (), (gone,), True, (str(error),))
     branches = Branches(session, moment.threads)
     moment = replace(moment, alone=branches.of_primary_threads())
-    verdicts, nodes, edges = (
-        concluded(moment, earlier.moments, earlier.seconds) if earlier is not None else concluded(moment)
-    )
+    before = earlier or Look((), None)
+    verdicts, nodes, edges = concluded(moment, before.moments, before.seconds, before.supply)
     verdicts, stacks_answer = _with_stacks(session, branches.added_to(verdicts))
     verdicts = (MarkedLines(session, verdicts[0], moment.held).added(), *verdicts[1:])
     complete, warnings = threads.complete, threads.warnings

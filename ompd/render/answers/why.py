@@ -49,6 +49,13 @@ CAUSE = {
     Confidence.UNKNOWN: "not known",
 }
 """What ``confidence`` means, the confidence in the cause."""
+MEASURED = {
+    Confidence.PROVEN: "certain: measured",
+    Confidence.LIKELY: "likely: what was measured may not be the only reason",
+    Confidence.POSSIBLE: "possible: nothing that was read speaks against it",
+    Confidence.UNKNOWN: "not known",
+}
+"""What ``confidence`` means in a verdict on processors and limits."""
 _SHORT_STUCK = {
     Confidence.PROVEN: "certain: they never go on",
     Confidence.LIKELY: "likely: they never go on",
@@ -84,7 +91,8 @@ def why_lines(
     if rest:
         yield "", ""
     for verdict in rest[:_BRIEF]:
-        yield f"also: {headline(verdict)} ({_SHORT_STUCK[verdict.stuck]})", _style(verdict)
+        stuck = "" if verdict.is_about_supply else f" ({_SHORT_STUCK[verdict.stuck]})"
+        yield f"also: {headline(verdict)}{stuck}", _style(verdict)
     if len(rest) > _BRIEF:
         yield f"… {format_count(len(rest) - _BRIEF, 'more verdict')}, shown with --all", "dim"
 
@@ -94,6 +102,8 @@ def headline(verdict: VerdictRecord) -> str:
     kind, stuck, summary = verdict.kind, verdict.stuck, verdict.summary
     if kind is VerdictKind.NO_STALL or summary.startswith("no "):
         return summary
+    if verdict.is_about_supply:
+        return summary if kind is VerdictKind.LIMITS else f"slow: {summary}"
     if stuck is Confidence.UNKNOWN:
         return f"{'slow' if kind is VerdictKind.OVERSUBSCRIBED else 'waiting'}: {summary}"
     noun = _NOUNS.get(kind, "hang")
@@ -130,7 +140,8 @@ def _verdict(
     if verdict.others is not None:
         yield sentence(verdict.others), ""
     in_full = is_first or whole
-    if verdict.kind is not VerdictKind.NO_STALL and verdict.stuck is not Confidence.POSSIBLE:
+    is_certainty_told = verdict.kind is VerdictKind.NO_STALL or verdict.stuck is Confidence.POSSIBLE
+    if not is_certainty_told and not verdict.is_about_supply:
         yield sentence(_SHORT_STUCK[verdict.stuck]), ""
     beside = beside_of(answer, whole=whole) if is_first and isinstance(answer, WhyAnswer) else ()
     yield from ((said_of(other), "wait") for other in beside)
@@ -187,6 +198,15 @@ def steps_of(verdict: VerdictRecord, target: TargetRecord, *, verbose: bool = Fa
         yield _NEXT, _command(verdict.next_step, target)
 
 
+def sureness_of(verdict: VerdictRecord) -> Iterator[tuple[str, str]]:
+    """Yield how sure a verdict is, each part as its label and its text."""
+    if verdict.is_about_supply:
+        yield "cause", MEASURED[verdict.confidence]
+        return
+    yield "stuck", STUCK[verdict.stuck]
+    yield "cause", CAUSE[verdict.confidence]
+
+
 def _details(
     answer: Answer[VerdictRecord], verdict: VerdictRecord, *, is_first: bool, whole: bool, verbose: bool
 ) -> Iterator[tuple[str, str]]:
@@ -194,8 +214,7 @@ def _details(
     if verbose:
         yield _labelled("verdict", verdict.kind), ""
     if in_full and verdict.kind is not VerdictKind.NO_STALL:
-        yield _labelled("stuck", STUCK[verdict.stuck]), ""
-        yield _labelled("cause", CAUSE[verdict.confidence]), ""
+        yield from ((_labelled(label, text), "") for label, text in sureness_of(verdict))
     yield from (
         (_labelled(label, text), "")
         for label, text in notes_on(verdict, is_first=is_first, whole=whole, verbose=verbose)
@@ -286,8 +305,8 @@ def notes_on(
     """
     if verdict.what_if is not None:
         yield "free", verdict.what_if
-    if verdict.kind.is_about_tasks and not verbose:
-        # Tasks between threads are not links, so show the evidence about them.
+    if (verdict.kind.is_about_tasks or verdict.is_about_supply) and not verbose:
+        # Neither tasks between threads nor processors are links, so show the evidence about them.
         for item in verdict.evidence[:_STEPS]:
             yield "because", item.text
     if verdict.branch is not None and (is_first or whole):

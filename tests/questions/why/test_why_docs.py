@@ -30,7 +30,8 @@ OF_SEVERAL = {
     "locks",
     "parted",
 }  # programs in other languages or on other subjects, which are not named after a verdict
-OF_OTHER_TESTS = {"runtime_unloaded"}  # tests/debugger/targets/test_harmless.py has its program
+# tests/debugger/targets/test_harmless.py and tests/questions/why/test_supply.py have their programs.
+OF_OTHER_TESTS = {"runtime_unloaded", "few_processors", "throttled", "starved", "spin_burn", "limits"}
 
 
 def printed(name: str, compiler: str, runtime: str, variable: str, folder: Path) -> str:
