@@ -21,13 +21,14 @@ from ompd.debugger.system_waits.kernel import SystemFacts
 from ompd.debugger.targets.live import ptrace
 from ompd.debugger.targets.live.processors import Processors, usable_processors
 from ompd.model import DoctorAnswer, FindingRecord
+from ompd.questions.doctor.supply import named_processors
 from tests.support import INTEL, Missing, clean_environment, stopped
 from tests.support.command import run
 from tests.support.doctor import at_rest, program, resting_in_library, two_runtimes
 from tests.support.lldb import target_create
 from tests.support.lldb_replies import replies
 from tests.support.products import each_version
-from tests.support.runs import ENVIRONMENT, cores_allowed, require_kernel_cores
+from tests.support.runs import ENVIRONMENT, cores_allowed, require_kernel_cores, write_gcore
 from tests.support.spaces import without_spaces
 
 
@@ -390,3 +391,33 @@ def test_lldb_says_what_the_shell_says(version: int) -> None:
         expected = session.ask_doctor()
     assert answer["schema"] == "ompd/doctor/1" and answer["target"]["kind"] == "lldb"
     assert {row["kind"] for row in answer["doctor"]} == kinds(expected)
+
+
+# Processors that settings name
+
+
+@pytest.mark.parametrize(("name", "places"), [("GOMP_CPU_AFFINITY", "0"), ("OMP_PLACES", "{0}")])
+def test_a_core_shows_that_its_setting_names_too_few_processors(name: str, places: str, tmp_path: Path) -> None:
+    with at_rest([program(), "team", "2"], {name: places}) as process_id:
+        write_gcore(process_id, tmp_path / "core")
+    row = the(of_core(tmp_path / "core"), "few_processors")
+    assert (row.severity, row.subject) == ("note", name)
+    assert row.finding == f"{name}={places} names processor 0, and 2 threads are in active regions"
+
+
+@pytest.mark.parametrize(
+    ("text", "cpus"),
+    [
+        ("0 3 8-10", {0, 3, 8, 9, 10}),
+        ("4-15:4", {4, 8, 12}),
+        ("{0,1},{2}", {0, 1, 2}),
+        ("cores", None),
+        ("{0:2}:4:2", None),
+        ("5-1", None),
+        ("0-99999999", None),
+        ("1-2:0", None),
+        ("", None),
+    ],
+)
+def test_lists_of_places_are_read_as_far_as_they_do_not_depend_on_the_machine(text: str, cpus: set[int] | None) -> None:
+    assert named_processors(text) == cpus

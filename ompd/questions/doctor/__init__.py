@@ -37,7 +37,11 @@ def ask(session: Session, earlier: Look | None = None) -> DoctorAnswer:
     for doubt in doubts:
         problems.incomplete(doubt)
     environment = process.environment_of(session)
-    supplied = supply.examine(earlier, rows)
+    supplied = (
+        supply.examine(earlier, rows)
+        if earlier is not None
+        else supply.examine_places(environment[0], {runtime.found.kind for runtime in session.runtimes}, rows)
+    )
     remedy = supply.remedy(supplied.rows)
     reports = (
         files.target(session),

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import re
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 
+from ompd.analysis.verdicts.supply.bindings import binding_settings
+from ompd.analysis.verdicts.supply.demand import processors_in_words, settings_in_words
 from ompd.analysis.verdicts.supply.verdicts import supply_verdicts
 from ompd.machine.report import Report
 from ompd.machine.supply.readings import supply_between, take_reading
 from ompd.model import ThreadRecord
 from ompd.model.findings import FindingRecord
 from ompd.model.kinds import VerdictKind
+from ompd.model.supply import Settings
 from ompd.questions.why.looks import INTERVAL, Look
 from ompd.questions.why.settings import settings_of
 from ompd.session import Session
@@ -25,6 +29,9 @@ _CONSEQUENCES = {
     " smaller teams",
 }
 _BY_SETTINGS = (VerdictKind.THROTTLED, VerdictKind.FEW_PROCESSORS)
+_LISTS = ("OMP_PLACES", "GOMP_CPU_AFFINITY")
+_RANGE = re.compile(r"(\d{1,9})(?:-(\d{1,9})(?::(\d{1,9}))?)?")
+_MAX_CPU = 1 << 16
 _NOTES = (VerdictKind.STARVED, VerdictKind.SPIN_BURN)
 
 
@@ -40,13 +47,13 @@ def look_before(session: Session) -> Look | None:
     return Look((), None, supply=supply)
 
 
-def examine(look: Look | None, rows: Sequence[ThreadRecord]) -> Report:
-    """Return the report on what the process gets from its machine, empty if that was not measured.
+def examine(look: Look, rows: Sequence[ThreadRecord]) -> Report:
+    """Return the report on what a live process gets from its machine.
 
     :param rows: the rows of ``threads``
     """
     report = Report("process")
-    if look is None or look.supply is None:
+    if look.supply is None:
         return report
     for verdict in supply_verdicts(look.supply, [rows]):
         count = len(verdict.explains)
@@ -61,6 +68,51 @@ def examine(look: Look | None, rows: Sequence[ThreadRecord]) -> Report:
     for unknown in look.supply.unknowns:
         report.unknown("supply", "processors", unknown, "whether threads wait for processors is not fully known")
     return report
+
+
+def examine_places(variables: Mapping[str, str] | None, kinds: Collection[str], rows: Sequence[ThreadRecord]) -> Report:
+    """Return the report on a core whose settings name fewer processors than a team has threads.
+
+    A core has neither the processors that threads may use nor times of waiting.
+
+    :param variables: the environment, None if it is unknown
+    :param kinds: the kinds of the runtimes
+    :param rows: the rows of ``threads``
+    """
+    report = Report("process")
+    settings = Settings(kinds={kind: kind for kind in kinds}, variables=variables)
+    bindings = binding_settings(settings)
+    name = next((name for name in _LISTS if name in bindings), None)
+    cpus = named_processors(bindings[name]) if name is not None else None
+    active = sum((row.active_level or 0) > 0 and row.native_thread_id is not None for row in rows)
+    if name is not None and cpus is not None and active > len(cpus):
+        report.add(
+            "few_processors",
+            "note",
+            name,
+            f"{settings_in_words({name: bindings[name]})} names {processors_in_words(cpus)}, and {active} threads are"
+            " in active regions",
+            _CONSEQUENCES[VerdictKind.FEW_PROCESSORS],
+            f"unset {name}, or list more places in it: one processor for each thread",
+        )
+    return report
+
+
+def named_processors(text: str) -> set[int] | None:
+    """Return the processors that a list of places names, of ``GOMP_CPU_AFFINITY`` or ``OMP_PLACES``.
+
+    None for names of places (``cores``) and for forms with intervals of places, which depend on the machine.
+    """
+    cpus: set[int] = set()
+    for part in text.replace("{", " ").replace("}", " ").replace(",", " ").split():
+        words = _RANGE.fullmatch(part)
+        if words is None:
+            return None
+        low, high, step = int(words[1]), int(words[2] or words[1]), int(words[3] or 1)
+        if not low <= high < _MAX_CPU or not step:
+            return None
+        cpus.update(range(low, high + 1, step))
+    return cpus or None
 
 
 def remedy(findings: Sequence[FindingRecord]) -> str | None:

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from ompd.analysis.moment import Moment
 from ompd.analysis.verdicts.samples import Progress
+from ompd.analysis.verdicts.supply.demand import SHORTEST
 from ompd.errors import BadInput, NoAnswer, OmpdError, TargetGone
 from ompd.machine.supply.readings import supply_between, take_reading
 from ompd.model import ChildRecord, OtherRanksRecord
@@ -79,7 +80,8 @@ def look_before(
                 raise NoAnswer(str(error), hint=hint) from error
             return None  # without a readable runtime there is nothing to compare with a second look
         # Readings are taken outside of the looks, which use processors themselves, and may stop the process.
-        reading = reading or take_reading(process_id)
+        if reading is None and seconds >= SHORTEST:
+            reading = take_reading(process_id)
         time.sleep(seconds)
     supply = supply_between(process_id, reading, take_reading(process_id), settings) if reading is not None else None
     look = Look(tuple(moments), round(time.monotonic() - begin, 2), supply=supply)

@@ -138,6 +138,7 @@ def test_an_unreadable_environment_is_said_to_be_unknown() -> None:
         ({"KMP_AFFINITY": "compact"}, "libgomp", set()),
         ({"KMP_AFFINITY": "compact"}, "libomp", {"KMP_AFFINITY"}),
         ({"KMP_AFFINITY": "none", "OMP_PLACES": "{0}"}, "libiomp5", set()),
+        ({"KMP_AFFINITY": "verbose", "OMP_PLACES": "{0}"}, "libomp", {"OMP_PLACES"}),
         ({"GOMP_CPU_AFFINITY": "0"}, "libomp", {"GOMP_CPU_AFFINITY"}),
     ],
 )
@@ -219,6 +220,12 @@ def test_times_that_could_not_be_read_measure_nothing() -> None:
 def test_idle_threads_that_spin_are_no_demand() -> None:
     given = supply(thread(1, 0.5, 0.5, "0"), thread(2, 0.5, 0.5, "0"))
     assert kinds(given, [row(1), row(2, "idle")]) == []  # thread 1 may have begun regions meanwhile
+
+
+def test_a_lock_that_is_wanted_at_both_looks_may_have_been_held_in_between() -> None:
+    wait = Wait(kind=Kind.LOCK, object=16, how="spinning")
+    wants = [row(1), row(2, "wait_lock", wait=wait)]
+    assert kinds(supply(thread(1, 1.0), thread(2, 1.0)), wants, wants) == []
 
 
 def test_a_pool_spins_only_if_it_was_idle_at_all_looks() -> None:

@@ -11,6 +11,7 @@ from ompd.records import record
 
 _GNU, _LLVM = "libgomp", frozenset(("libomp", "libiomp5"))
 _FALSE = ("false", "0", "no", "off")
+_AFFINITY_TYPES = ("balanced", "compact", "explicit", "logical", "physical", "proclist", "scatter")
 # Variables that launchers set in the environment of the processes that they start and bind, and how to change that.
 _LAUNCHERS = (
     ("OMPI_COMM_WORLD_SIZE", "mpirun of Open MPI", "mpirun --bind-to none, or --map-by slot:PE=N for N threads a rank"),
@@ -43,8 +44,11 @@ def binding_settings(settings: Settings) -> dict[str, str]:
     if is_llvm:
         names = ["KMP_AFFINITY", *names]
     found = {name: variables[name] for name in names if variables.get(name, "").strip()}
-    if is_llvm and any(word in found.get("KMP_AFFINITY", "").lower() for word in ("none", "disabled")):
+    affinity = found.get("KMP_AFFINITY", "").lower()
+    if "none" in affinity or "disabled" in affinity:
         return {}
+    if affinity and not any(word in affinity for word in _AFFINITY_TYPES):
+        del found["KMP_AFFINITY"]  # other words, such as verbose, bind nothing
     return found
 
 

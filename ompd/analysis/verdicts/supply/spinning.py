@@ -51,11 +51,16 @@ class Spinning:
         return {native for native in set.intersection(*at_looks) if native is not None}
 
     def _waiting(self) -> set[int]:
-        # Threads that wait at the same place at all looks, so that they have not gone on in between.
+        # Threads that wait at the same barrier at all looks, so that they have not gone on in between. A lock has no
+        # generation: a thread may have had it between two looks.
         if len(self._moments) < 2:
             return set()
         places = [
-            {row.native_thread_id: (row.wait.kind, row.wait.object, row.wait.generation) for row in rows if row.wait}
+            {
+                row.native_thread_id: (row.wait.object, row.wait.generation)
+                for row in rows
+                if row.wait is not None and row.wait.generation is not None
+            }
             for rows in self._moments
         ]
         return {n for n, place in places[-1].items() if n and all(each.get(n) == place for each in places)}
