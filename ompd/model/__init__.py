@@ -52,6 +52,18 @@ if TYPE_CHECKING:
     from ompd.model.places import StackRecord as StackRecord
     from ompd.model.places import VariableRecord as VariableRecord
     from ompd.model.places import VariableStats as VariableStats
+    from ompd.model.profile import ActivityShare as ActivityShare
+    from ompd.model.profile import Estimate as Estimate
+    from ompd.model.profile import LineShare as LineShare
+    from ompd.model.profile import ObjectShare as ObjectShare
+    from ompd.model.profile import ProfileAnswer as ProfileAnswer
+    from ompd.model.profile import ProfiledThread as ProfiledThread
+    from ompd.model.profile import ProfileMoment as ProfileMoment
+    from ompd.model.profile import ProfileStack as ProfileStack
+    from ompd.model.profile import ProfileVerdict as ProfileVerdict
+    from ompd.model.profile import RegionProfile as RegionProfile
+    from ompd.model.profile import SamplingRecord as SamplingRecord
+    from ompd.model.profile import SlowThreads as SlowThreads
     from ompd.model.stalls import ChildRecord as ChildRecord
     from ompd.model.stalls import DifferingVariable as DifferingVariable
     from ompd.model.stalls import Evidence as Evidence
@@ -100,6 +112,20 @@ _NAMES = {
         "StackRecord",
         "VariableRecord",
         "VariableStats",
+    ),
+    "ompd.model.profile": (
+        "ActivityShare",
+        "Estimate",
+        "LineShare",
+        "ObjectShare",
+        "ProfileAnswer",
+        "ProfileMoment",
+        "ProfileStack",
+        "ProfileVerdict",
+        "ProfiledThread",
+        "RegionProfile",
+        "SamplingRecord",
+        "SlowThreads",
     ),
     "ompd.model.stalls": (
         "ChildRecord",

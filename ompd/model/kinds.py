@@ -228,6 +228,13 @@ class VerdictKind(Word):
     RUNTIME_UNLOADED = "runtime_unloaded"
     NO_STALL = "no_stall"
 
+    # Causes of lost time (docs/profile.md)
+    IMBALANCE = "imbalance"
+    SERIAL = "serial"
+    CONVOY = "convoy"
+    TINY_REGIONS = "tiny_regions"
+    ORDERED_SERIAL = "ordered_serial"
+
     @property
     def rank(self) -> int:
         """The member's position in this class, 0 for the verdict to read first."""
@@ -257,6 +264,33 @@ class VerdictKind(Word):
             VerdictKind.SPIN_BURN,
             VerdictKind.LIMITS,
         )
+
+
+class Activity(Word):
+    """What a thread does at a moment of a profile (docs/profile.md)."""
+
+    WORK = "work"
+    """It executes user code of a region, or of one of its tasks."""
+    IMBALANCE = "imbalance"
+    """It waits at a barrier while a slower member of its team works."""
+    LOCK = "lock"
+    """It waits for a lock, a critical section or an atomic update."""
+    TASKS = "tasks"
+    """It waits for tasks: at a taskwait, a taskgroup's end or a dependence, or at a barrier for others' tasks."""
+    ORDERED = "ordered"
+    """It waits for its turn in an ordered construct."""
+    OVERHEAD = "overhead"
+    """It executes code of the runtime, or waits at a barrier while no member of its team works."""
+    NO_PROCESSOR = "no_processor"
+    """It could run, but has no processor."""
+    ASLEEP = "asleep"
+    """Its user code sleeps in a system call."""
+    SERIAL = "serial"
+    """It executes user code outside of all parallel regions."""
+    IDLE = "idle"
+    """It is in no team, and waits for the next region."""
+    UNKNOWN = "unknown"
+    """What it does could not be read."""
 
 
 class Doubt(Word):
