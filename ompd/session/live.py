@@ -12,7 +12,8 @@ lacks least, and has gaps.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar, cast
 
@@ -22,7 +23,7 @@ from ompd.debugger.targets.live.files import LiveFiles
 from ompd.debugger.targets.live.live import LiveProcess
 from ompd.debugger.targets.live.moment import Moment
 from ompd.debugger.targets.live.tracer import LONGER_STOPS, NotStopped
-from ompd.errors import BadInput, BadProcess, NoAnswer, OmpdError, TargetGone
+from ompd.errors import BadInput, BadProcess, NoAnswer, OmpdError, TargetGone, Unavailable
 from ompd.model import Answer
 from ompd.session.stop import Stop
 
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
     from ompd.session.session import Session
 
 MAX_STOPS = 5
+# For a query that is repeated: the stops for one result, and the number of results whose pages are copied for the next.
+_REPEATED_STOPS, _REMEMBERED = 3, 16
 # Limits of the number of reads in a rehearsal, which walks along changing structures and might not end. The answer
 # itself may read more.
 _MAX_REHEARSED, _MAX_REHEARSED_PER_THREAD = 400_000, 1_000
@@ -64,6 +67,8 @@ class Stopper:
         self._best: Moment | None = None  # the stop that lacks least; used if none is complete
         # The reasons why the last answer is incomplete.
         self._shortfalls: list[str] = []
+        # The pages that the last repetitions of a query read.
+        self._recent: deque[Collection[int]] = deque(maxlen=_REMEMBERED)
         # Facts from files are read before the first stop. They are kept for all moments.
         self.base = self._look()
 
@@ -180,6 +185,38 @@ class Stopper:
             return self._ask_stopped(session, question, glance)
         except NotStopped as error:
             return self._ask_unstopped(session, question, error)
+
+    def repeat(self, session: _S, question: Callable[[_S], _T]) -> _T:
+        """Return the result of *question*, which is called with *session*, at one moment. For a query that is repeated
+        often.
+
+        There is no rehearsal: a stop copies the pages that the last repetitions read. Sleeping threads are never
+        stopped. If the process may not be stopped, it is read while it runs.
+
+        :raises Unavailable: if no stop copied all that the query reads
+        :raises NotStopped: if the process did not stop within the limit of a stop
+        :raises TargetGone: if the process has ended, or executes another program
+        """
+        self.held_by = self.process.held_by()
+        may_stop = not self.nonblocking and not self.process.serves_page_faults()
+        needed = set().union(*self._recent)
+        for _ in range(_REPEATED_STOPS if may_stop else 1):
+            moment = self.process.stop(needed, light=True) if may_stop else self.process.glance()
+            if not self._fits(moment) and self.process.executes_another():
+                raise TargetGone(f"process {self.process.process_id} executes another program")
+            self._show(session, moment)
+            try:
+                result = question(session)
+            except OmpdError:
+                if moment.is_whole:
+                    raise
+            else:
+                if moment.is_whole or not may_stop:
+                    self._recent.append(moment.pages_read)
+                    moment.settle()
+                    return result
+            needed |= moment.missed
+        raise Unavailable(f"process {self.process.process_id} changes faster than it can be copied")
 
     def _ask_stopped(self, session: _S, question: Callable[[_S], _T], glance: Moment) -> tuple[_T, Stop]:
         needed, nearby, lacking = set(glance.missed), list(glance.pages_nearby(0)), set(glance.lacking)

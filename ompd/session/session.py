@@ -13,13 +13,14 @@ from ompd.debugger.files.opening import MAX_SIZE, unpack_core
 from ompd.debugger.process import StoppedProcess
 from ompd.debugger.targets.base import Target
 from ompd.debugger.targets.core import CoreTarget
-from ompd.errors import BadFile, BadProcess, OmpdError, TargetGone
+from ompd.errors import BadFile, BadProcess, OmpdError, TargetGone, Unsupported
 from ompd.runtimes.discovery import Found, discover
 from ompd.session.stop import LoadedRuntime, Stop
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
+    from ompd.debugger.targets.live.live import LiveProcess
     from ompd.runtimes.hosted.libraries import Libraries
     from ompd.runtimes.installed import Plugins
     from ompd.session.live import Stopper
@@ -150,6 +151,34 @@ class Session:
             return self._ask(question, may_stop=may_stop)
         finally:
             self._is_asking = False
+
+    def repeat(self, question: Callable[[Self], _T]) -> _T:
+        """Return the result of *question* at one moment of a live process. This costs less than :meth:`ask`, if the
+        question is repeated often.
+
+        :raises TargetGone: if the session was closed, or the process ended or executes another program
+        :raises Unavailable: if the process changes faster than it can be copied
+        :raises Unsupported: if the target is not a live process
+        """
+        if self._stopper is None:
+            raise Unsupported(f"{self.target.name} does not run")
+        if not self._is_open:
+            raise TargetGone(f"the session on {self.target.name} was closed")
+        self._is_asking = True
+        try:
+            return self._stopper.repeat(self, question)
+        finally:
+            self._is_asking = False
+
+    @property
+    def live_process(self) -> LiveProcess:
+        """The live process.
+
+        :raises Unsupported: if the target is not a live process
+        """
+        if self._stopper is None:
+            raise Unsupported(f"{self.target.name} does not run")
+        return self._stopper.process
 
     @property
     def may_stop(self) -> bool:

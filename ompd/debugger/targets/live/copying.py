@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 _ALL_STACKS, _LEAST_STACK = 8 << 20, 8 << 10
 _STACK_END = 2 * PAGE
 _DEEP_STACKS = 64 << 20  # in place of _ALL_STACKS, after an answer needed more of the stacks
+_LIGHT_STACKS = 256 << 10  # in place of _ALL_STACKS, for a look that is repeated: allocating memory would cost most
 _SPARE = 16  # room for the stacks of threads that are created meanwhile
 _MAX_CAPTURE = 128 << 20
 # The parts of the stop's limit after which pages that may be needed are no longer copied, because they do not justify a
@@ -45,6 +46,7 @@ class Copy:
 
     :param threads: the approximate number of threads
     :param deep: whether to copy the stacks to their ends, unless they are too large
+    :param light: whether to copy less of the stacks than usual
     :param are_likely: whether some of *nearby* will be needed
     """
 
@@ -58,6 +60,7 @@ class Copy:
         threads: int,
         *,
         deep: bool,
+        light: bool,
         are_likely: bool,
     ) -> None:
         self._process = process
@@ -70,7 +73,7 @@ class Copy:
         self._starts = [mapping.start for mapping in self._memory]
         # The needed pages are copied first, because the time of the stop may be over before all pages are copied.
         self._ranges, self._nearby = (list(_ranges(numbers, self._starts)) for numbers in (needed, possible))
-        self._all_stacks = _DEEP_STACKS if deep else _ALL_STACKS
+        self._all_stacks = _DEEP_STACKS if deep else _LIGHT_STACKS if light else _ALL_STACKS
         of_stacks = self._all_stacks + (threads + _SPARE) * (max(_LEAST_STACK, PAGE) + _STACK_END)
         self._buffer, self._buffer_nearby = _buffer(len(needed) * PAGE + of_stacks), _buffer(len(possible) * PAGE)
         self._copied: list[ptrace.Copied] = []

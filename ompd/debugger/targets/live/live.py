@@ -79,6 +79,7 @@ class LiveProcess(RunningProcess):
         *,
         lacking: Collection[int] = (),
         deep: bool = False,
+        light: bool = False,
         are_likely: bool = False,
     ) -> Moment:
         """Stop the running threads, copy the tops of their stacks, *pages*, and *nearby* if time is left, and release.
@@ -89,6 +90,8 @@ class LiveProcess(RunningProcess):
         :param nearby: pages that may be needed, the likely ones first
         :param lacking: sleeping threads whose registers are needed
         :param deep: whether to copy the stacks to their ends, unless they are too large
+        :param light: for a look that is repeated often: less of the stacks is copied, and no sleeping thread is ever
+            stopped. Registers are unknown of a thread that has no processor, or that wakes up during the second attempt.
         :param are_likely: whether some of *nearby* will be needed, so that they get more time
         :raises NotStopped: if three attempts failed to stop all threads within the limit
         :raises BadProcess: if the process may not be stopped
@@ -96,14 +99,15 @@ class LiveProcess(RunningProcess):
         """
         tries = woken = 0
         while True:
-            copy = Copy(self, pages, nearby, len(self.thread_ids()), deep=deep, are_likely=are_likely)
+            copy = Copy(self, pages, nearby, len(self.thread_ids()), deep=deep, light=light, are_likely=are_likely)
             leaves_sleepers = woken < _TRIES_ASLEEP
             sleepers = Sleepers(self, lacking if leaves_sleepers else None)
             try:
-                stop = self._stop(copy, sleepers)
+                stop = self._stop(copy, sleepers, hurries=light)
                 if stop.woken and leaves_sleepers:
                     woken += 1
-                    continue
+                    if not light or woken < _TRIES_ASLEEP:
+                        continue
                 return copy.moment(stop.woken, sleepers.unstoppable)
             except NotStopped as error:
                 tries += 1
@@ -115,8 +119,8 @@ class LiveProcess(RunningProcess):
                 if tries == STOP_TRIES:
                     raise
 
-    def _stop(self, copy: Copy, sleepers: Sleepers) -> Stop:
-        stop = Stop(self, copy, sleepers)
+    def _stop(self, copy: Copy, sleepers: Sleepers, *, hurries: bool) -> Stop:
+        stop = Stop(self, copy, sleepers, hurries=hurries)
         try:
             stop.run()
         finally:

@@ -253,6 +253,11 @@ class Moment:
         """Whether the target had all pages, and all registers of sleeping threads, that the answer needs."""
         return not self.missed and not self.lacking
 
+    @property
+    def pages_read(self) -> frozenset[int]:
+        """The numbers of the pages that an answer has read, without constant pages."""
+        return frozenset(self._pages)
+
     def misses_stacks(self) -> bool:
         """Return whether pages of stacks were missed."""
         mappings = (self._mapping_at(number << PAGE_BITS) for number in self.missed)

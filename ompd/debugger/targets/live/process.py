@@ -83,6 +83,15 @@ class RunningProcess:
             auxv, self.architecture.pointer_size, self.architecture.byte_order
         )
 
+    def executes_another(self) -> bool:
+        """Return whether the process has executed another program since its facts were last refreshed.
+
+        :raises TargetGone: if it has ended
+        """
+        auxv = self._read_of_program("auxv")
+        parsed = parse_auxv(auxv, self.architecture.pointer_size, self.architecture.byte_order)
+        return parsed != self.auxiliary_vector
+
     def held_by(self) -> str | None:
         """Return the reason why no thread can run: ``a signal`` (SIGSTOP, Ctrl-Z), ``a debugger``, or the name of a
         frozen control group. None if the process runs.
@@ -236,6 +245,19 @@ class RunningProcess:
         if not has_turns or state not in ([b"S"], [b"D"]) or parse_syscall(call) is None:
             return None
         return Asleep(call, int(turns[2]))
+
+    def processor_times(self, thread: int) -> tuple[int, int] | None:
+        """Return how long a thread has had a processor, and how long it has waited for one, in nanoseconds.
+
+        None if it has ended, or if the kernel keeps no statistics of the scheduler.
+        """
+        try:
+            words = self._read_line(f"task/{thread}/schedstat").split()
+        except OSError:
+            return None
+        if len(words) != 3 or not all(word.isdigit() for word in words) or not int(words[2]):
+            return None
+        return int(words[0]), int(words[1])
 
     def _read_line(self, name: str) -> bytes:
         # Return a file of one short line, which one call reads.
