@@ -309,6 +309,16 @@ def named(facts: Facts, key: str, code: RegionFunction | None) -> RegionFunction
     return code
 
 
+def place_by_code(session: Session, address: int) -> Place | None:
+    """Return the place of user code at an address, as code addresses alone show it. None if the code is not the user's.
+
+    This needs no memory of the process. The function that contains a construct is None if only the runtime knows it.
+    """
+    if code_owner(session, address) != USER or naming.is_added(_symbol(session, address) or ""):
+        return None
+    return _as_far_as_proven(session, _place(session, address, _function_by_code(session, address)[0]), [address])
+
+
 def is_of_construct(session: Session, address: int) -> bool:
     """Return whether the code at *address* is in a function that a compiler made of a construct."""
     return naming.parse_outlined(_symbol(session, address) or "") is not None

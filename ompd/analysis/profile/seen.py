@@ -34,8 +34,8 @@ class SeenThread:
     ``region`` is the index of its innermost region with more than one thread in the moment's ``regions``, None outside
     of such regions. ``thread_num`` is its number there. ``state`` is OMPT's name of its state, None if it is unknown.
     ``call`` is the number of the system call in which it sleeps, None if it does not sleep. ``code`` is empty if its
-    stack is unknown. ``without_processor`` is the part of its recent running time that it waited for a processor.
-    ``in_task`` is True if it executes an explicit task.
+    stack is unknown. ``lacks_processor`` is True if it did not stop, because it has no processor. ``in_task`` is True
+    if it executes an explicit task.
     """
 
     native_thread_id: int
@@ -45,7 +45,7 @@ class SeenThread:
     call: int | None = None
     code: Code = ()
     lock: SeenLock | None = None
-    without_processor: float = 0.0
+    lacks_processor: bool = False
     in_task: bool = False
 
 

@@ -4,7 +4,6 @@ processors, so it reads addresses and numbers only.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from contextlib import suppress
 
 from ompd.analysis.profile.seen import SeenLock, SeenMoment, SeenRegion, SeenThread
@@ -12,6 +11,7 @@ from ompd.contract.ompt import State, state_name
 from ompd.contract.plugin import ParallelHandle, ThreadHandle
 from ompd.contract.waits import LockState
 from ompd.debugger.targets.base import PartialRegisters
+from ompd.debugger.targets.live.moment import Moment
 from ompd.errors import OmpdError
 from ompd.model import RegionFunction
 from ompd.questions import places
@@ -31,14 +31,13 @@ class Looks:
         self.constructs: dict[int, RegionFunction] = {}
         self.begun_from: dict[int, int] = {}  # the code of a region, by the call site that began it
 
-    def at(self, session: Session, seconds: float, delays: Mapping[int, float]) -> SeenMoment:
+    def at(self, session: Session, seconds: float) -> SeenMoment:
         """Return what the threads do at the session's present moment.
 
         :param seconds: the time of the moment
-        :param delays: the part of its recent running time that each thread waited for a processor, by native id
         :raises NoAnswer: if no OpenMP runtime of the process can be read
         """
-        return _Look(self, session, delays).moment(seconds)
+        return _Look(self, session).moment(seconds)
 
     def construct(self, session: Session, region: ParallelHandle, begun_from: int | None) -> int | None:
         """Return the address of a region's code, None if it is unknown. Its name is found when it is first seen."""
@@ -59,13 +58,16 @@ class Looks:
 
 
 class _Look:
-    def __init__(self, looks: Looks, session: Session, delays: Mapping[int, float]) -> None:
-        self._looks, self._session, self._delays = looks, session, delays
+    def __init__(self, looks: Looks, session: Session) -> None:
+        self._looks, self._session = looks, session
         self._indices: dict[str, int | None] = {}  # of the regions in `_regions`, by the runtime's and the region's id
         self._regions: list[SeenRegion] = []
         self._handles: list[ParallelHandle] = []
         arguments = session.target.architecture.kernel_arguments
         self._call_register = arguments.number if arguments is not None else None
+        target = session.target
+        self._is_stopped = isinstance(target, Moment) and target.is_stopped
+        self._woken = target.woken if isinstance(target, Moment) else frozenset()
 
     def moment(self, seconds: float) -> SeenMoment:
         session = self._session
@@ -103,7 +105,7 @@ class _Look:
             call=registers.get(self._call_register) if is_asleep and self._call_register is not None else None,
             code=tuple(frame.call_site for frame in self._session.process.stacks.stack(native).frames),
             lock=lock,
-            without_processor=self._delays.get(native, 0.0),
+            lacks_processor=not registers and self._is_stopped and native not in self._woken,
             in_task=in_task,
         )
 

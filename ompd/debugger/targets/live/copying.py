@@ -192,6 +192,7 @@ class Copy:
             asked_for=tried,
             left_out=left_out,
             texts=self._texts,
+            woken=woken,
         )
 
 

@@ -91,7 +91,7 @@ class LiveProcess(RunningProcess):
         :param lacking: sleeping threads whose registers are needed
         :param deep: whether to copy the stacks to their ends, unless they are too large
         :param light: for a look that is repeated often: less of the stacks is copied, and no sleeping thread is ever
-            stopped. Registers are unknown of a thread that has no processor, or that wakes up during the second attempt.
+            stopped. The registers of a thread are unknown if it has no processor, or runs during the second attempt.
         :param are_likely: whether some of *nearby* will be needed, so that they get more time
         :raises NotStopped: if three attempts failed to stop all threads within the limit
         :raises BadProcess: if the process may not be stopped

@@ -32,13 +32,15 @@ class Moment:
     A glance reads the process while it runs. ``missed`` are the numbers of writable pages that an answer has read, but
     that were not copied. They were read while the process ran, so the answer is invalid. ``left_out`` is the number of
     pages that were not copied because the time of the stop was over. ``lacking`` are the threads of which an answer
-    needs registers that are unknown, except threads that may not be stopped. The latter are in ``unread``.
+    needs registers that are unknown, except threads that may not be stopped. The latter are in ``unread``. ``woken`` are threads that
+    were left asleep during a stop, and have run meanwhile.
 
     :param threads: the known registers of each thread, None for a running thread
     :param copied: the copied pages by their numbers; None for a glance
     :param asked_for: the numbers of the pages that the stop tried to copy
     :param asleep: for a glance, how each thread slept when the glance began, None for a running thread
     :param unstoppable: sleeping threads that may not be stopped
+    :param woken: threads that slept and have run during the stop
     """
 
     kind = "live"
@@ -58,7 +60,9 @@ class Moment:
         texts: Mapping[str, bytes | None] | None = None,
         asleep: Mapping[int, Asleep | None] | None = None,
         unstoppable: Collection[int] = (),
+        woken: Collection[int] = (),
     ) -> None:
+        self.woken = frozenset(woken)
         self.name = f"process {process.process_id}"
         self.architecture = process.architecture
         self.process_id: int | None = process.process_id
