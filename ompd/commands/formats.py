@@ -40,7 +40,9 @@ FORMATS = (
     Format("csv", "ompd.render.exchange:format_csv", ("threads",)),
     Format("dot", "ompd.render.answers.why_dot:format_dot", ("why",)),
     Format("folded", "ompd.render.exchange:format_folded", ("stack",)),
+    Format("folded", "ompd.render.answers.profile:format_folded", ("profile",)),
     Format("speedscope", "ompd.render.exchange:format_speedscope", ("stack",)),
+    Format("speedscope", "ompd.render.answers.profile:format_speedscope", ("profile",)),
 )
 
 SHARED = tuple(row for row in FORMATS if not row.commands)

@@ -470,6 +470,9 @@ OTHERS = (
     OtherCommand("lldb-init", "ompd.commands.setup.installing:lldb_init", "Load these commands into LLDB."),
     OtherCommand("manual", "ompd.commands.setup.installing:manual", "Print the manual page, for man."),
     OtherCommand(
+        "profile", "ompd.commands.shell.profile:profile", "Where the time of a running program's threads goes."
+    ),
+    OtherCommand(
         "report", "ompd.commands.shell.report:report", "Write one HTML page with pictures, for a ticket or a mail."
     ),
     OtherCommand("run", "ompd.commands.shell.run:run", "Run a command, and say why if it hangs."),
@@ -487,7 +490,7 @@ DEFAULT = "threads"
 """The command that ``ompd TARGET`` runs."""
 
 GROUPS = (
-    ("Look at a program", ("why", "threads", "stack", "var", "parallel", "tasks", "icvs", "diff", "doctor")),
+    ("Look at a program", ("why", "profile", "threads", "stack", "var", "parallel", "tasks", "icvs", "diff", "doctor")),
     ("Many programs, and reports", ("run", "triage", "report", "snapshot", "hook")),
     (
         "Set up, runtimes and libraries",

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         DoctorAnswer,
         IcvRecord,
         ParallelRecord,
+        ProfileAnswer,
         RuntimeRecord,
         StackRecord,
         TaskRecord,
@@ -201,6 +202,18 @@ def print_diff(console: Console, answer: DiffAnswer, *, unfold: bool, verbose: b
         print_wrapped(console, [("", ""), *([(title, "")] if title else [])])
         if table is not None:
             _print_table(console, table)
+    _print_reasons(console, verbose, (row.unavailable for row in answer.rows))
+
+
+def print_profile(console: Console, answer: ProfileAnswer, *, unfold: bool, verbose: bool) -> None:
+    """Print the answer to ``profile``."""
+    import ompd.render.answers.profile as profile
+
+    _print_head(console, answer, verbose)
+    _print_wrapped(console, [*profile.cause_lines(answer, verbose=verbose), ("", "")])
+    _print_wrapped(console, [*((line, "") for line in profile.sampling_lines(answer)), ("", "")])
+    _print_table(console, profile.region_table(answer, verbose=verbose))
+    _print_wrapped(console, [("", ""), *((line, "") for line in profile.detail_lines(answer, verbose=verbose))])
     _print_reasons(console, verbose, (row.unavailable for row in answer.rows))
 
 

@@ -10,7 +10,7 @@ from ompd.commands.table import COMMANDS
 @click.command("schema")
 @click.argument(
     "command",
-    type=click.Choice([*(command.name for command in COMMANDS), "conformance", "diff", "layout", "triage"]),
+    type=click.Choice([*(command.name for command in COMMANDS), "conformance", "diff", "layout", "profile", "triage"]),
 )
 def schema(command: str) -> None:
     """Prints the JSON Schema of the output of `ompd COMMAND --json`."""
