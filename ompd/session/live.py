@@ -191,7 +191,8 @@ class Stopper:
         often.
 
         There is no rehearsal: a stop copies the pages that the last repetitions read. Sleeping threads are never
-        stopped. If the process may not be stopped, it is read while it runs.
+        stopped, so that some of their registers are unknown. If the process may not be stopped, it is read while it
+        runs.
 
         :raises Unavailable: if no stop copied all that the query reads
         :raises NotStopped: if the process did not stop within the limit of a stop
@@ -208,10 +209,10 @@ class Stopper:
             try:
                 result = question(session)
             except OmpdError:
-                if moment.is_whole:
+                if not moment.missed:
                     raise
             else:
-                if moment.is_whole or not may_stop:
+                if not moment.missed or not may_stop:
                     self._recent.append(moment.pages_read)
                     moment.settle()
                     return result

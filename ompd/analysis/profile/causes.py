@@ -13,12 +13,12 @@ from ompd.model.profile import Estimate, ObjectShare, ProfileVerdict, RegionProf
 
 LEAST = 0.1
 """A cause is reported if it certainly costs more than this part of the time."""
+_LOCKS = ("lock", "nest_lock", "critical", "atomic", "mutex", "internal")
 TINY = 1e-3
 """Seconds between two barriers below which beginning and ending regions is the cause of the time lost there."""
 _ADVICE = {
     VerdictKind.SERIAL: (
-        "let more threads share this code, or overlap it with a region (nowait, tasks)",
-        "more threads do not help: the serial part stays as long",
+        "let more threads share this code, or overlap it with a region (nowait, tasks); more threads alone do not help",
     ),
     VerdictKind.CONVOY: (
         "do less while holding it; let each thread collect its own result, and combine them once (reduction)",
@@ -51,8 +51,11 @@ def _all(regions: Regions, records: Sequence[RegionProfile]) -> Iterator[Profile
             yield _tiny(regions, key, region)
         else:
             yield _imbalance(regions, key, region)
-        yield from (_convoy(regions, key, region, each) for each in region.objects if each.object is not None)
-        yield from (_ordered(regions, key, region, each) for each in region.objects if each.kind == Activity.ORDERED)
+        for share, waited in regions.waits(key):
+            if waited.kind in _LOCKS:
+                yield _convoy(region, share, waited)
+            elif waited.kind == Activity.ORDERED:
+                yield _ordered(region, share, waited)
 
 
 def gain_of(lost: float) -> float:
@@ -142,17 +145,7 @@ def _tiny(regions: Regions, key: int, region: RegionProfile) -> ProfileVerdict:
     )
 
 
-def _convoy(regions: Regions, key: int, region: RegionProfile, lock: ObjectShare) -> ProfileVerdict:
-    share = regions.part_of_run(
-        lambda moment: (
-            sum(
-                slot.weight
-                for slot in moment.slots
-                if slot.region == key and slot.lock is not None and slot.lock.address == lock.object
-            )
-            / regions.team_size
-        )
-    )
+def _convoy(region: RegionProfile, share: Estimate, lock: ObjectShare) -> ProfileVerdict:
     name = lock.symbol or lock.kind
     holder = f"; the holder is at {_where(lock.holders[0].place)}" if lock.holders else ""
     return ProfileVerdict(
@@ -174,8 +167,7 @@ def _convoy(regions: Regions, key: int, region: RegionProfile, lock: ObjectShare
     )
 
 
-def _ordered(regions: Regions, key: int, region: RegionProfile, turn: ObjectShare) -> ProfileVerdict:
-    share = regions.wasted(key, (Activity.ORDERED,))
+def _ordered(region: RegionProfile, share: Estimate, turn: ObjectShare) -> ProfileVerdict:
     return ProfileVerdict(
         kind=VerdictKind.ORDERED_SERIAL,
         share=share,

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 
 from ompd.analysis.profile.estimates import FEWEST, estimate
+from ompd.analysis.profile.objects import Object, Objects
 from ompd.analysis.profile.seen import Code, Named, SeenMoment
 from ompd.analysis.profile.slots import UNKNOWN_REGION, Divided, Slot, divide
 from ompd.model import Place
@@ -29,7 +30,6 @@ _STACKS = 2000
 # The part of the waiting that the threads that are called slow have caused.
 _MOST_OF_WAITING = 0.8
 _NO_COUNT = "no two successive moments show a count of the barriers that the team has passed"
-_WAITS = (Activity.LOCK, Activity.ORDERED, Activity.TASKS, Activity.ASLEEP)
 
 
 class Regions:
@@ -49,6 +49,7 @@ class Regions:
         counted = Counter(key for moment in self.moments for key in moment.regions)
         self.keys = [key for key, _ in sorted(counted.items(), key=lambda item: (-item[1], item[0]))]
         self.numbers = {key: number for number, key in enumerate(self.keys, 1)}
+        self._waits: dict[int, Sequence[tuple[Estimate, ObjectShare]]] = {}
 
     # The whole run
 
@@ -132,7 +133,7 @@ class Regions:
             moments=len(present),
             got=max(sizes, default=1),
             activities=_shares([_summed(slots) for slots in present]),
-            objects=tuple(self._objects(present)),
+            objects=tuple(share for _, share in self.waits(key)),
             slow=self._slow(key),
             lines=self.lines(slot for slots in present for slot in slots if slot.activity is Activity.WORK),
             barriers_per_second=1 / length if length else None,
@@ -173,34 +174,38 @@ class Regions:
             before = (word, count), at
         return seconds / passed if passed else None
 
-    def _objects(self, present: Sequence[Sequence[Slot]]) -> Iterator[ObjectShare]:
-        waits: dict[tuple[Activity, int | None], list[Slot]] = {}
-        for slots in present:
-            for slot in slots:
-                if slot.activity in _WAITS:
-                    waits.setdefault(_object(slot), []).append(slot)
-        longest = sorted(waits, key=lambda key: -len(waits[key]))
-        for key in longest[:_OBJECTS]:
-            yield self._object_share(key, waits[key], present)
+    def waits(self, key: int) -> Sequence[tuple[Estimate, ObjectShare]]:
+        """Return what the threads of a region wait for, the longest waits first. Each comes with the part of the thread
+        time of the whole run that it costs.
+        """
+        if key not in self._waits:
+            self._waits[key] = list(self._all_waits(key))
+        return self._waits[key]
 
-    def _object_share(
-        self, key: tuple[Activity, int | None], waits: Sequence[Slot], present: Sequence[Sequence[Slot]]
-    ) -> ObjectShare:
-        activity, number = key
-        parts = [[slot for slot in slots if _object(slot) == key] for slots in present]
-        is_lock = activity is Activity.LOCK
-        names = self._named.locks if is_lock else self._named.calls
-        places = self.lines(waits)
-        kinds = Counter(slot.lock.kind for slot in waits if slot.lock is not None)
-        kind = {Activity.ASLEEP: "call"}.get(activity, activity.value)
+    def _all_waits(self, key: int) -> Iterator[tuple[Estimate, ObjectShare]]:
+        moments = [[slot for slot in moment.slots if slot.region == key] for moment in self.moments]
+        present = [slots for slots in moments if slots]
+        objects = Objects(self._named, present)
+        longest = Counter(wanted for slots in present for slot in slots if (wanted := objects.of(slot)) is not None)
+        for wanted, _ in longest.most_common(_OBJECTS):
+            own = [[slot for slot in slots if objects.of(slot) == wanted] for slots in moments]
+            yield (
+                estimate([_sum(slots) / self.team_size for slots in own]),
+                self._object_share(wanted, objects, present),
+            )
+
+    def _object_share(self, wanted: Object, objects: Objects, present: Sequence[Sequence[Slot]]) -> ObjectShare:
+        parts = [[slot for slot in slots if objects.of(slot) == wanted] for slots in present]
+        names = self._named.locks if wanted.is_lock else self._named.calls
+        places = self.lines(slot for own in parts for slot in own)
         return ObjectShare(
-            kind=kinds.most_common(1)[0][0] if kinds else kind,
+            kind=wanted.kind,
             share=estimate([_sum(own) / _sum(slots) for own, slots in zip(parts, present, strict=True)]),
             waiting=estimate([float(bool(own)) for own in parts]),
-            object=number if is_lock else None,
-            symbol=names.get(number) if number is not None else None,
+            object=wanted.number if wanted.is_lock else None,
+            symbol=names.get(wanted.number) if wanted.number is not None else None,
             place=places[0].place if places else None,
-            holders=self.lines(_holders(present, key)) if is_lock else (),
+            holders=self.lines(objects.holders(wanted)) if wanted.is_lock else (),
         )
 
     def _slow(self, key: int) -> SlowThreads | None:
@@ -319,22 +324,3 @@ def _shares(moments: Sequence[Mapping[Activity, float]]) -> tuple[ActivityShare,
         for activity in seen
     ]
     return tuple(sorted(shares, key=lambda share: -share.share.mean))
-
-
-def _object(slot: Slot) -> tuple[Activity, int | None]:
-    number = slot.lock.address if slot.lock is not None else slot.call if slot.activity is Activity.ASLEEP else None
-    return slot.activity, number
-
-
-def _holders(present: Sequence[Sequence[Slot]], key: tuple[Activity, int | None]) -> Iterator[Slot]:
-    # Yield the slots of threads that hold a lock: as the runtime says, or because all others wait for it.
-    for slots in present:
-        waits = [slot for slot in slots if _object(slot) == key]
-        owner = next((slot.lock.owner for slot in waits if slot.lock is not None and slot.lock.owner is not None), None)
-        others = [slot for slot in slots if _object(slot) != key]
-        if owner is not None:
-            yield from (slot for slot in others if slot.native_thread_id == owner)
-        elif waits and len({slot.native_thread_id for slot in others}) == 1:
-            yield from (
-                slot for slot in others if slot.activity in (Activity.WORK, Activity.NO_PROCESSOR, Activity.ASLEEP)
-            )

@@ -23,7 +23,7 @@ _OF_STATE: Mapping[str, Activity] = {
     **dict.fromkeys(("wait_target", "wait_target_map", "wait_target_update", "overhead"), Activity.OVERHEAD),
     "idle": Activity.IDLE,
 }
-_BARRIER = "wait_barrier"
+_WAIT, _BARRIER = "wait_", "wait_barrier"
 # What members of a team do while others wait for them at a barrier.
 _BUSY = frozenset(
     (
@@ -39,7 +39,8 @@ class Slot:
     """What a thread does at a moment. ``weight`` is 1, or less for a thread with several possible activities.
 
     ``region`` is the key of its region, None outside of regions: the address of the region's code, or the call site
-    that began it. ``team`` is the index of the region in the moment.
+    that began it. ``team`` is the index of the region in the moment. ``wait`` is what it waits for, by its state:
+    ``critical``, ``lock``, ``taskwait`` and so on; None if it does not wait.
     """
 
     native_thread_id: int
@@ -51,6 +52,7 @@ class Slot:
     code: Code = ()
     lock: SeenLock | None = None
     call: int | None = None
+    wait: str | None = None
 
 
 @record
@@ -142,6 +144,9 @@ def _divided(moment: SeenMoment, keys: _Keys, delays: Mapping[int, float]) -> Di
             code=thread.code,
             lock=thread.lock,
             call=thread.call,
+            wait=thread.state.removeprefix(_WAIT)
+            if thread.state is not None and thread.state.startswith(_WAIT)
+            else None,
         )
         slots += _parts(slot, delays.get(thread.native_thread_id, 0.0))
     return Divided(moment.seconds, tuple(slots), tuple(_late(slots)))
