@@ -18,6 +18,7 @@ from ompd.model import (
     DoctorAnswer,
     IcvRecord,
     ParallelRecord,
+    ProfileAnswer,
     RuntimeRecord,
     SnapshotRecord,
     StackRecord,
@@ -39,7 +40,7 @@ _T = TypeVar("_T")
 # Deprecated names, which `dir` leaves out.
 _OLD = frozenset(("ask_variable",))
 _QUERIES = re.compile("ask(_[a-z]+)?")
-_SHORT = ("diff", "doctor", "icvs", "parallel", "stack", "tasks", "threads", "var", "why")
+_SHORT = ("diff", "doctor", "icvs", "parallel", "profile", "stack", "tasks", "threads", "var", "why")
 _PUBLIC = (*_SHORT, "close", "process", "runtimes", "snapshot", "wait_until")
 
 
@@ -128,6 +129,20 @@ class Inspection(Session):
         """
         return diff.ask(self, earlier)
 
+    def ask_profile(self, seconds: float = 20.0, *, rate: float = 20.0) -> ProfileAnswer:
+        """Return where the time of the threads of a running process goes, and the causes of lost time.
+
+        :param seconds: how long to look at the process, which runs meanwhile; Ctrl-C ends it earlier
+        :param rate: the most looks per second. If a look costs too much, there are fewer.
+        :raises BadInput: if *seconds* or *rate* is out of range
+        :raises NoAnswer: if no OpenMP runtime of the process can be read
+        :raises TargetGone: if the process ended before the first look
+        :raises Unsupported: if the target is not a live process
+        """
+        from ompd.questions import profile
+
+        return _answer_of("profile", profile.ask(self, seconds=seconds, rate=rate))
+
     def ask_doctor(self) -> DoctorAnswer:
         """Return the limits of answers on this target and the risks of the process, each with a remedy."""
         earlier = doctor.supply.look_before(self)
@@ -164,6 +179,7 @@ class Inspection(Session):
     # The names of the commands, for sessions at a prompt.
     threads, why, parallel, tasks = ask_threads, ask_why, ask_parallel, ask_tasks
     stack, icvs, diff, doctor, var = ask_stacks, ask_icvs, ask_diff, ask_doctor, ask_var
+    profile = ask_profile
 
     def ask_variable(
         self, name: str, *, format: str | None = None, stats: bool = False, elements: int | None = None

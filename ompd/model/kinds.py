@@ -201,7 +201,9 @@ class Confidence(Word):
 
 
 class VerdictKind(Word):
-    """Reasons why threads do not go on (docs/why.md). Among equally sure verdicts, earlier members are listed first."""
+    """Reasons why threads do not go on (docs/why.md), and causes of lost time (docs/profile.md). Among equally sure
+    verdicts of ``why``, earlier members are listed first.
+    """
 
     FORK_CHILD = "fork_child"
     RUNTIME_REENTRY = "runtime_reentry"
@@ -228,7 +230,7 @@ class VerdictKind(Word):
     RUNTIME_UNLOADED = "runtime_unloaded"
     NO_STALL = "no_stall"
 
-    # Causes of lost time (docs/profile.md)
+    # Causes of lost time
     IMBALANCE = "imbalance"
     SERIAL = "serial"
     CONVOY = "convoy"
@@ -239,6 +241,11 @@ class VerdictKind(Word):
     def rank(self) -> int:
         """The member's position in this class, 0 for the verdict to read first."""
         return list(VerdictKind).index(self)
+
+    @property
+    def is_cause(self) -> bool:
+        """Whether this is a cause of lost time, of ``profile``."""
+        return self.rank >= VerdictKind.IMBALANCE.rank
 
     @property
     def is_about_tasks(self) -> bool:

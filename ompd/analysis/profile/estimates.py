@@ -21,8 +21,8 @@ def estimate(values: Sequence[float]) -> Estimate:
     """Return the mean of *values*, one of each moment in the order of time, with its 95 % interval.
 
     The interval is that of batch means: values of neighbouring moments depend on each other as long as a phase of the
-    program lasts, and means of consecutive batches do so much less. If all values are equal, the interval has the
-    width of the rule of three. There is no interval if there are fewer than :data:`FEWEST` values.
+    program lasts, and means of consecutive batches do so much less. By the rule of three, what was seen at none of n
+    moments may have a part of 3/n: no interval is narrower. There is none for fewer than :data:`FEWEST` values.
     """
     count = len(values)
     if not count:
@@ -33,7 +33,5 @@ def estimate(values: Sequence[float]) -> Estimate:
     batches = min(_BATCHES, count // 2)
     bounds = [count * number // batches for number in range(batches + 1)]
     means = [fmean(values[low:high]) for low, high in pairwise(bounds)]
-    half = _T[batches - 1] * sqrt(variance(means) / batches)
-    if min(values) == max(values):
-        half = _RULE_OF_THREE / count
+    half = max(_T[batches - 1] * sqrt(variance(means) / batches), _RULE_OF_THREE / count)
     return Estimate(mean, max(0.0, mean - half), min(1.0, mean + half))

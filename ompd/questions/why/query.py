@@ -11,6 +11,7 @@ from pathlib import PurePosixPath
 
 from ompd.analysis.answers import concluded
 from ompd.analysis.verdicts.advice import advice
+from ompd.analysis.verdicts.sentences import next_step
 from ompd.analysis.words import counted
 from ompd.errors import NoAnswer, OmpdError
 from ompd.model import Answer, Evidence, GraphRecord, Place, StackRecord, VerdictRecord, WhyAnswer
@@ -62,6 +63,8 @@ def ask(session: Session, earlier: Look | None = None) -> WhyAnswer:
         warnings = (*warnings, _SPARED)
     if gone is not None:
         verdicts = (gone, *verdicts) if gone.confidence is Confidence.LIKELY else (*verdicts, gone)
+    if session.target.kind == "live":
+        verdicts = tuple(map(_to_profile, verdicts))
     children, other_ranks = (earlier.children, earlier.other_ranks) if earlier is not None else ((), None)
     return WhyAnswer(
         threads.target,
@@ -73,6 +76,13 @@ def ask(session: Session, earlier: Look | None = None) -> WhyAnswer:
         children,
         other_ranks,
     )
+
+
+def _to_profile(verdict: VerdictRecord) -> VerdictRecord:
+    # Of a running process that does not hang, the next question is where its time goes. With few processors it is not.
+    if verdict.kind is not VerdictKind.NO_STALL or verdict.next_step != next_step(VerdictKind.NO_STALL, ()):
+        return verdict
+    return replace(verdict, next_step="ompd profile TARGET")
 
 
 _INTERPRETS = re.compile("_?Py")
