@@ -309,14 +309,21 @@ def named(facts: Facts, key: str, code: RegionFunction | None) -> RegionFunction
     return code
 
 
-def place_by_code(session: Session, address: int) -> Place | None:
-    """Return the place of user code at an address, as code addresses alone show it. None if the code is not the user's.
+def places_by_code(session: Session, address: int) -> tuple[Place, ...]:
+    """Return the place of user code at an address, as code addresses alone show it, then those of the functions into
+    which it was inlined, innermost first. Empty if the code is not the user's.
 
     This needs no memory of the process. The function that contains a construct is None if only the runtime knows it.
     """
     if code_owner(session, address) != USER or naming.is_added(_symbol(session, address) or ""):
-        return None
-    return _as_far_as_proven(session, _place(session, address, _function_by_code(session, address)[0]), [address])
+        return ()
+    first = _as_far_as_proven(session, _place(session, address, _function_by_code(session, address)[0]), [address])
+    outer = [
+        Place(address, _as_in_source(session, address, frame.function), frame.file, frame.line, first.unproven)
+        for frame in session.process.places.source_frames(address)[1:]
+        if naming.parse_outlined(frame.function or "") is None
+    ]
+    return (first, *outer)
 
 
 def is_of_construct(session: Session, address: int) -> bool:

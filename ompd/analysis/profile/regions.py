@@ -258,11 +258,7 @@ class Regions:
         return tuple(self._moment(moment, [thread.native_thread_id for thread in threads]) for moment in self.moments)
 
     def _moment(self, moment: Divided, natives: Sequence[int]) -> ProfileMoment:
-        main: dict[int, Slot] = {}
-        for slot in moment.slots:
-            before = main.get(slot.native_thread_id)
-            if before is None or slot.weight > before.weight:
-                main[slot.native_thread_id] = slot
+        main = _main_slots(moment)
         slots = [main.get(native) for native in natives]
         return ProfileMoment(
             round(moment.seconds, 4),
@@ -281,8 +277,7 @@ class Regions:
                     begun.setdefault(slot.region, seen.regions[slot.team].begun_at)
         counted: Counter[tuple[Activity, int | None, tuple[Place, ...]]] = Counter()
         for moment in self.moments:
-            ids = {slot.native_thread_id: slot for slot in moment.slots}  # one of each thread
-            for slot in ids.values():
+            for slot in _main_slots(moment).values():
                 region = self.numbers[slot.region] if slot.region is not None else None
                 outer = begun.get(slot.region, ()) if slot.region is not None and slot.thread_num != 0 else ()
                 counted[slot.activity, region, self._frames(slot.code, outer)] += 1
@@ -295,6 +290,16 @@ class Regions:
         frames = self._named.frames
         inner = tuple(_shown(place) for place in reversed(frames.get(code, ())))
         return (*(_shown(place) for place in reversed(frames.get(outer, ()))), *inner)
+
+
+def _main_slots(moment: Divided) -> dict[int, Slot]:
+    # Return the most likely slot of each thread, by native id.
+    main: dict[int, Slot] = {}
+    for slot in moment.slots:
+        before = main.get(slot.native_thread_id)
+        if before is None or slot.weight > before.weight:
+            main[slot.native_thread_id] = slot
+    return main
 
 
 def _shown(place: Place) -> Place:

@@ -13,6 +13,7 @@ import click
 
 from ompd.commands.completing import complete_target
 from ompd.commands.ending import EXIT_CODES, EXIT_INCOMPLETE, EXIT_NO_ANSWER, fail, format_warnings, say
+from ompd.commands.formats import TEXT
 from ompd.commands.progress import Progress
 from ompd.commands.shell.request import OPTIONS, Request, print_answer, split_options
 from ompd.commands.targets import process_id_of
@@ -25,7 +26,8 @@ _PRINTER = "ompd.render.terminal:print_profile"
 _HELP = """Says where the time of the threads of a running program goes: work, or waiting for slower threads, locks or
 tasks, for each parallel region. It looks at the process some 20 times a second for 20 seconds, or until Ctrl-C.
 The causes of lost time come first: what they cost, how much faster the program can be without them, and what to do.
-After -- it starts a program, and looks at it until it ends.
+After -- it starts a program, and looks at it until it ends. With a format other than text, that program's output
+goes to standard error.
 
 \b
   $ ompd profile 1234
@@ -54,7 +56,7 @@ def _profile(**options: Any) -> None:
     chosen = own["chosen"] or request.format
     try:
         if program:
-            with _started(program) as process:
+            with _started(program, is_apart=chosen != TEXT) as process:
                 answer = _ask(replace(request, target=f"/proc/{process.pid}"), own, is_new=True)
                 _print(request, answer, chosen)
         else:
@@ -69,10 +71,11 @@ def _profile(**options: Any) -> None:
 
 
 @contextmanager
-def _started(program: list[str]) -> Iterator[subprocess.Popen[bytes]]:
-    # Start the program. Wait for its end afterwards: it uses the same terminal.
+def _started(program: list[str], *, is_apart: bool) -> Iterator[subprocess.Popen[bytes]]:
+    # Start the program. Wait for its end afterwards: it uses the same terminal. *is_apart*: whether its output goes to
+    # standard error, because other programs read the answer.
     try:
-        process = subprocess.Popen(program)
+        process = subprocess.Popen(program, stdout=sys.stderr if is_apart else None)
     except OSError as error:
         say(f"ompd: {program[0]}: cannot be started: {error.strerror}")
         sys.exit(EXIT_NO_ANSWER)

@@ -16,8 +16,8 @@ from ompd.session import Session
 
 def named(session: Session, moments: Sequence[SeenMoment], constructs: dict[int, RegionFunction]) -> Named:
     """Return the names of all that was seen. They come from files, so the process may have ended."""
-    found: dict[int, Place | None] = {}
-    frames = {code: tuple(_frames(session, code, found)) for code in set(_codes(moments))}
+    found: dict[int, tuple[Place, ...]] = {}
+    frames = {code: _frames(session, code, found) for code in set(_codes(moments))}
     arguments = session.target.architecture.kernel_arguments
     calls = dict(arguments.waits) if arguments is not None else {}
     locks = {lock.address: lock for moment in moments for thread in moment.threads if (lock := thread.lock) is not None}
@@ -33,15 +33,15 @@ def _codes(moments: Iterable[SeenMoment]) -> Iterator[Code]:
             yield region.begun_at[:1]  # the place of a region without code
 
 
-def _frames(session: Session, code: Code, found: dict[int, Place | None]) -> Iterator[Place]:
+def _frames(session: Session, code: Code, found: dict[int, tuple[Place, ...]]) -> tuple[Place, ...]:
     for address in code:
         if address not in found:
-            found[address] = None
+            found[address] = ()
             with suppress(OmpdError):
-                found[address] = places.place_by_code(session, address)
-        place = found[address]
-        if place is not None:
-            yield place
+                found[address] = places.places_by_code(session, address)
+    frames = [place for address in code for place in found[address]]
+    # Without lines there are also frames of the program's start, which are not the user's.
+    return tuple([place for place in frames if place.line is not None] or frames)
 
 
 def _lock_name(session: Session, lock: SeenLock) -> str | None:
