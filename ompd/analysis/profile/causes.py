@@ -46,10 +46,11 @@ def causes(regions: Regions, records: Sequence[RegionProfile]) -> tuple[ProfileV
 def _all(regions: Regions, records: Sequence[RegionProfile]) -> Iterator[ProfileVerdict]:
     # The causes of throttled and missing processors will be made elsewhere, from the processors' own counters.
     yield _serial(regions)
+    tiny = [region for region in records if region.length is not None and region.length <= TINY]
+    if tiny:
+        yield _tiny(regions, tiny)
     for key, region in zip(regions.keys, records, strict=True):
-        if region.length is not None and region.length <= TINY:
-            yield _tiny(regions, key, region)
-        else:
+        if region not in tiny:
             yield _imbalance(regions, key, region)
         for share, waited in regions.waits(key):
             if waited.kind in _LOCKS:
@@ -88,7 +89,7 @@ def _serial(regions: Regions) -> ProfileVerdict:
 
 
 def _imbalance(regions: Regions, key: int, region: RegionProfile) -> ProfileVerdict:
-    share, slow = regions.wasted(key, (Activity.IMBALANCE,)), region.slow
+    share, slow = regions.wasted([key], Activity.IMBALANCE), region.slow
     whom, advice = "slower members of their team", _CHANGING
     roots: tuple[int, ...] = ()
     evidence = [Evidence(f"{_own(region, Activity.IMBALANCE)} of its thread time is such waiting", "derived")]
@@ -124,16 +125,20 @@ def _members(slow: SlowThreads) -> str:
     return names if names.endswith("threads") else f"thread{'s' * (len(numbers) > 1)} {names}"
 
 
-def _tiny(regions: Regions, key: int, region: RegionProfile) -> ProfileVerdict:
-    share = regions.wasted(key, (Activity.OVERHEAD, Activity.IMBALANCE))
+def _tiny(regions: Regions, tiny: Sequence[RegionProfile]) -> ProfileVerdict:
+    keys = [regions.keys[region.id - 1] for region in tiny]
+    share = regions.wasted(keys, Activity.OVERHEAD, Activity.IMBALANCE)
+    region = max(tiny, key=lambda region: region.share.mean * _lost(region))
     assert region.length is not None
-    lost = _mean(region, Activity.OVERHEAD) + _mean(region, Activity.IMBALANCE)
+    who = f"{_name(region)} is too short"
+    if len(tiny) > 1:
+        who = f"{len(tiny)} parallel regions are too short, first of all {_name(region)}"
     return ProfileVerdict(
         kind=VerdictKind.TINY_REGIONS,
         share=share,
         gain=gain_of(_upper(share)),
-        summary=f"{_name(region)} is too short: a barrier comes every {_time(region.length)}, of which beginning,"
-        f" ending and waiting take {_time(region.length * lost)}",
+        summary=f"{who}: a barrier comes every {_time(region.length)}, of which beginning, ending and waiting take"
+        f" {_time(region.length * _lost(region))}",
         advice=_ADVICE[VerdictKind.TINY_REGIONS],
         region=region.id,
         place=_place_of(region),
@@ -143,6 +148,11 @@ def _tiny(regions: Regions, key: int, region: RegionProfile) -> ProfileVerdict:
         ),
         next_step="ompd parallel TARGET",
     )
+
+
+def _lost(region: RegionProfile) -> float:
+    # Return the part of a region's thread time that beginning, ending and waiting take.
+    return _mean(region, Activity.OVERHEAD) + _mean(region, Activity.IMBALANCE)
 
 
 def _convoy(region: RegionProfile, share: Estimate, lock: ObjectShare) -> ProfileVerdict:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
+from typing import NamedTuple
 
 from ompd.analysis.profile.estimates import FEWEST, estimate
 from ompd.analysis.profile.objects import Object, Objects
@@ -29,7 +30,15 @@ _OBJECTS = 5
 _STACKS = 2000
 # The part of the waiting that the threads that are called slow have caused.
 _MOST_OF_WAITING = 0.8
-_NO_COUNT = "no two successive moments show a count of the barriers that the team has passed"
+_NO_COUNT = "the moments do not show how many barriers the team has passed"
+
+
+class _Counted(NamedTuple):
+    """Two moments at which the same word counts barriers: the regions at each, the barriers and seconds in between."""
+
+    regions: tuple[frozenset[int], frozenset[int]]
+    passed: int
+    seconds: float
 
 
 class Regions:
@@ -57,14 +66,14 @@ class Regions:
         """Return the mean of *value* over all moments."""
         return estimate([value(moment) for moment in self.moments])
 
-    def wasted(self, key: int | None, activities: Iterable[Activity]) -> Estimate:
-        """Return the part of the thread time of the whole run that threads of one region spend in *activities*."""
-        chosen = frozenset(activities)
-        return self.part_of_run(lambda moment: self._weight(moment, key, chosen) / self.team_size)
-
-    @staticmethod
-    def _weight(moment: Divided, key: int | None, activities: frozenset[Activity]) -> float:
-        return sum(slot.weight for slot in moment.slots if slot.region == key and slot.activity in activities)
+    def wasted(self, keys: Collection[int], *activities: Activity) -> Estimate:
+        """Return the part of the thread time of the whole run that threads of some regions spend in *activities*."""
+        return self.part_of_run(
+            lambda moment: (
+                sum(slot.weight for slot in moment.slots if slot.region in keys and slot.activity in activities)
+                / self.team_size
+            )
+        )
 
     @cached_property
     def serial(self) -> Estimate:
@@ -156,23 +165,33 @@ class Regions:
         return tuple(LineShare(first[key], counted[key] / total) for key in often[:_LINES])
 
     def _length(self, key: int) -> float | None:
-        # Return the mean time between two barriers of a region. Both moments of a pair must be in the region.
-        passed, seconds = 0, 0.0
-        before: tuple[tuple[int, int], float] | None = None
+        # Return the mean time between two barriers of a region, by pairs of moments with counts by the same word.
+        # Both moments of a pair are in the region. Without such a pair, as in short regions that take turns, one is.
+        for is_in in (all, any):
+            pairs = [pair for pair in self._counts if is_in(key in keys for keys in pair.regions)]
+            passed, seconds = sum(pair.passed for pair in pairs), sum(pair.seconds for pair in pairs)
+            if pairs:
+                return seconds / passed if passed else None
+        return None
+
+    @cached_property
+    def _counts(self) -> Sequence[_Counted]:
+        pairs: list[_Counted] = []
+        before: tuple[Divided, tuple[int, int]] | None = None
         for seen, moment in zip(self._seen, self.moments, strict=True):
-            if key not in moment.regions:
+            counts = [region.barrier for region in seen.regions if region.barrier is not None]
+            if len(seen.regions) > 1:
                 before = None
+            if len(seen.regions) != 1 or not counts:
                 continue
-            teams = {slot.team for slot in moment.slots if slot.region == key and slot.team is not None}
-            counts = [barrier for team in teams if (barrier := seen.regions[team].barrier) is not None]
-            if len(teams) > 1 or not counts:
-                continue
-            (word, count), at = counts[0], moment.seconds
-            if before is not None and before[0][0] == word and count >= before[0][1]:
-                passed += count - before[0][1]
-                seconds += at - before[1]
-            before = (word, count), at
-        return seconds / passed if passed else None
+            (word, count) = counts[0]
+            if before is not None and before[1][0] == word and count >= before[1][1]:
+                earlier, (_, first) = before
+                pairs.append(
+                    _Counted((earlier.regions, moment.regions), count - first, moment.seconds - earlier.seconds)
+                )
+            before = moment, (word, count)
+        return pairs
 
     def waits(self, key: int) -> Sequence[tuple[Estimate, ObjectShare]]:
         """Return what the threads of a region wait for, the longest waits first. Each comes with the part of the thread
