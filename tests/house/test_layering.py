@@ -88,6 +88,7 @@ ONLY_IN = {
                 "diff",
                 "hook",
                 "layout",
+                "profile",
                 "questions",
                 "report",
                 "request",
