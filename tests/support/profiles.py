@@ -35,8 +35,8 @@ def built(runtime: str) -> Path:
 
 def hurry(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let looks cost more than users accept, so that a test takes less time."""
-    monkeypatch.setattr(sampler, "_PROCESSOR_PART", 0.5)
-    monkeypatch.setattr(sampler, "_STOPPED_PART", 0.5)
+    for part in ("_PROCESSOR_PART", "_STOPPED_PART", "_CROWDED_PART"):
+        monkeypatch.setattr(sampler, part, 0.5)
 
 
 @dataclass(frozen=True)

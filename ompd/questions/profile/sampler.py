@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import time
 from collections import deque
@@ -19,6 +20,8 @@ from ompd.session import Session
 
 # The parts of a processor that the profiler may use, and of its time that the process may be stopped.
 _PROCESSOR_PART, _STOPPED_PART = 0.045, 0.015
+# The same if the process has running threads for all processors: then looks take time from it.
+_CROWDED_PART = 0.018
 _REMEMBERED = 20  # looks whose costs decide the next interval
 # With more moments, every second one is dropped and the interval doubles.
 _MOST_MOMENTS = 20_000
@@ -55,7 +58,9 @@ class Sampler:
         self._looks = Looks()
         self._moments: list[SeenMoment] = []
         self._times: dict[int, tuple[tuple[int, int], tuple[int, int]]] = {}  # each thread's first and last
-        self._costs: deque[tuple[float, float]] = deque(maxlen=_REMEMBERED)
+        # Of the last looks: processor time, time of stops, and number of running threads.
+        self._costs: deque[tuple[float, float, int]] = deque(maxlen=_REMEMBERED)
+        self._processors = len(os.sched_getaffinity(0))
         self._thinning = 1.0
         self._count = self._lost = self._held = 0
         self._look_cpu = 0.0
@@ -110,8 +115,10 @@ class Sampler:
         processor, stops = time.process_time(), len(self._process.stops_ns)
         self._read_times()
         at = time.monotonic() - begin
+        running = 0
         try:
             moment = self._session.repeat(lambda session: self._looks.at(session, at))
+            running = sum(thread.call is None for thread in moment.threads)
             if self._session.is_held:
                 self._held += 1
             else:
@@ -124,7 +131,7 @@ class Sampler:
         used = time.process_time() - processor
         self._count += 1
         self._look_cpu += used
-        self._costs.append((used, sum(self._process.stops_ns[stops:]) / 1e9))
+        self._costs.append((used, sum(self._process.stops_ns[stops:]) / 1e9, running))
         if len(self._moments) > _MOST_MOMENTS:
             del self._moments[::2]
             self._thinning *= 2
@@ -132,9 +139,12 @@ class Sampler:
     def _pause(self, left: float | None) -> None:
         # Wait for the next look. A fixed interval would see a program's periodic phases at the same place each time.
         # A look is dear at times, because it names a new construct.
-        used = median(used for used, _ in self._costs)
-        stopped = fmean(stopped for _, stopped in self._costs)
-        interval = max(self._thinning / self._rate, used / _PROCESSOR_PART, stopped / _STOPPED_PART)
+        used = median(used for used, _, _ in self._costs)
+        stopped = fmean(stopped for _, stopped, _ in self._costs)
+        needed = max(used / _PROCESSOR_PART, stopped / _STOPPED_PART)
+        if fmean(running for _, _, running in self._costs) >= self._processors:
+            needed = max(needed, used / _CROWDED_PART)
+        interval = max(self._thinning / self._rate, needed)
         pause = random.uniform(0.5, 1.5) * interval - self._costs[-1][0]
         time.sleep(max(0.0, min(pause, left) if left is not None else pause))
 
