@@ -194,17 +194,20 @@ class Stopper:
         stopped, so that some of their registers are unknown. If the process may not be stopped, it is read while it
         runs.
 
-        :raises Unavailable: if no stop copied all that the query reads
-        :raises NotStopped: if the process did not stop within the limit of a stop
-        :raises TargetGone: if the process has ended, or executes another program than at the last repetition
+        :raises Unavailable: if no stop copied all that the query reads, or the process did not stop in time
+        :raises TargetGone: if the process has ended
+        :raises BadProcess: if it executes another program than at the last repetition, or may not be stopped
         """
         self.held_by = self.process.held_by()
         may_stop = not self.nonblocking and not self.process.serves_page_faults()
         needed = set().union(*self._recent)
         for _ in range(_REPEATED_STOPS if may_stop else 1):
-            moment = self.process.stop(needed, light=True) if may_stop else self.process.glance()
+            try:
+                moment = self.process.stop(needed, light=True) if may_stop else self.process.glance()
+            except NotStopped as error:
+                raise Unavailable(str(error)) from error
             if self._recent and not self._fits(moment) and self.process.executes_another():
-                raise TargetGone(f"process {self.process.process_id} executes another program")
+                raise BadProcess(self.process.process_id, "executes another program")
             self._show(session, moment)
             try:
                 result = question(session)

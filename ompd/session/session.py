@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from os import PathLike, fspath
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, TypeVar, cast
 
 from ompd.debugger.files.finder import FileFinder, FileOptions
 from ompd.debugger.files.opening import MAX_SIZE, unpack_core
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from ompd.debugger.targets.live.live import LiveProcess
+    from ompd.debugger.targets.live.moment import Moment
     from ompd.runtimes.hosted.libraries import Libraries
     from ompd.runtimes.installed import Plugins
     from ompd.session.live import Stopper
@@ -156,8 +157,9 @@ class Session:
         """Return the result of *question* at one moment of a live process. This costs less than :meth:`ask`, if the
         question is repeated often.
 
-        :raises TargetGone: if the session was closed, or the process ended or executes another program
-        :raises Unavailable: if the process changes faster than it can be copied
+        :raises TargetGone: if the session was closed, or the process ended
+        :raises BadProcess: if the process executes another program than before, or may not be stopped
+        :raises Unavailable: if the process changes faster than it can be copied, or did not stop in time
         :raises Unsupported: if the target is not a live process
         """
         if self._stopper is None:
@@ -169,6 +171,16 @@ class Session:
             return self._stopper.repeat(self, question)
         finally:
             self._is_asking = False
+
+    @property
+    def live_moment(self) -> Moment:
+        """The present moment of a live process.
+
+        :raises Unsupported: if the target is not a live process
+        """
+        if self._stopper is None:
+            raise Unsupported(f"{self.target.name} does not run")
+        return cast("Moment", self.target)
 
     @property
     def live_process(self) -> LiveProcess:

@@ -111,7 +111,7 @@ def test_public_methods_are_on_the_page() -> None:
     inherited = {"attach", "open_core"}  # also functions of the package
     queries = {name for name in dir(Inspection) if name.startswith("ask")} | {"snapshot", "close", "wait_until"}
     control = {name for name in vars(LldbInspection) if not name.startswith("_")} - set(dir(Inspection))
-    assert len(queries) == 16 and control == {"continue_to", "events", "step_into_region"}
+    assert len(queries) == 17 and control == {"continue_to", "events", "step_into_region"}
     for name in queries | control:
         assert f"{name}(" in PAGE, name
         assert inspect.getdoc(getattr(LldbInspection, name)), name

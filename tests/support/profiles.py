@@ -19,7 +19,7 @@ from tests.support.live import build_live, working
 
 SOURCES = CHECKOUT / "fixtures" / "profile"
 GNU, LLVM = "libgomp", "libomp-19"
-_MOST_TRIES = 20
+_MOST_TRIES = 10
 
 
 def line_of(mark: str) -> int:
@@ -55,14 +55,14 @@ class Profiled:
 def profiled(
     case: str, runtime: str, *, seconds: float, accepted: Callable[[ProfileAnswer], Any] = bool, threads: int = 2
 ) -> Profiled:
-    """Return a profile of the program in a *case*. If it is not *accepted*, look again: a busy machine gives few
-    moments in some seconds.
+    """Return a profile of the program in a *case*. If it is not *accepted*, look again and longer: a busy machine gives
+    few moments in some seconds.
     """
     executable = built(runtime)
     environment = {"OMP_NUM_THREADS": str(threads)}
     with working("costs", case, executable=executable, env=environment) as program, ompd.attach(program.pid) as session:
-        for _ in range(_MOST_TRIES):
-            answer = session.ask_profile(seconds, rate=60)
+        for number in range(1, _MOST_TRIES + 1):
+            answer = session.ask_profile(number * seconds, rate=60)
             if accepted(answer):
                 break
         own = json.loads(program.finish())

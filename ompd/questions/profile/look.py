@@ -10,8 +10,6 @@ from ompd.analysis.profile.seen import SeenLock, SeenMoment, SeenRegion, SeenThr
 from ompd.contract.ompt import State, state_name
 from ompd.contract.plugin import ParallelHandle, ThreadHandle
 from ompd.contract.waits import LockState
-from ompd.debugger.targets.base import PartialRegisters
-from ompd.debugger.targets.live.moment import Moment
 from ompd.errors import OmpdError
 from ompd.model import RegionFunction
 from ompd.questions import places
@@ -40,13 +38,18 @@ class Looks:
         return _Look(self, session).moment(seconds)
 
     def construct(self, session: Session, region: ParallelHandle, begun_from: int | None) -> int | None:
-        """Return the address of a region's code, None if it is unknown. Its name is found when it is first seen."""
+        """Return the address of a region's code, None if it is unknown. Its name is found when it is first seen.
+
+        :param begun_from: the call that began the region; each such call begins one construct
+        """
+        if begun_from is not None and begun_from in self.begun_from:
+            return self.begun_from[begun_from]
         try:
             entry = region.function()
         except OmpdError:
-            entry = None  # no thread is in the code
+            return None  # no thread is in the code
         if entry is None:
-            return self.begun_from.get(begun_from) if begun_from is not None else None
+            return None
         if begun_from is not None:
             self.begun_from[begun_from] = entry
         if entry not in self.constructs:
@@ -63,11 +66,6 @@ class _Look:
         self._indices: dict[str, int | None] = {}  # of the regions in `_regions`, by the runtime's and the region's id
         self._regions: list[SeenRegion] = []
         self._handles: list[ParallelHandle] = []
-        arguments = session.target.architecture.kernel_arguments
-        self._call_register = arguments.number if arguments is not None else None
-        target = session.target
-        self._is_stopped = isinstance(target, Moment) and target.is_stopped
-        self._woken = target.woken if isinstance(target, Moment) else frozenset()
 
     def moment(self, seconds: float) -> SeenMoment:
         session = self._session
@@ -95,17 +93,16 @@ class _Look:
             with suppress(OmpdError):
                 task = handle.current_task()
                 in_task = task is not None and task.kind() == "explicit"
-        registers = self._session.target.registers(native)
-        is_asleep = isinstance(registers, PartialRegisters) and self._call_register is not None
+        target = self._session.live_moment
         return SeenThread(
             native_thread_id=native,
             thread_num=number,
             region=region,
             state=state_name(state) if state is not None else None,
-            call=registers.get(self._call_register) if is_asleep and self._call_register is not None else None,
+            call=target.call_asleep(native),
             code=tuple(frame.call_site for frame in self._session.process.stacks.stack(native).frames),
             lock=lock,
-            lacks_processor=not registers and self._is_stopped and native not in self._woken,
+            lacks_processor=target.lacks_processor(native),
             in_task=in_task,
         )
 

@@ -11,7 +11,6 @@ from contextlib import suppress
 from statistics import fmean, median
 
 from ompd.analysis.profile.seen import SeenMoment
-from ompd.debugger.targets.live.tracer import NotStopped
 from ompd.errors import BadProcess, NoAnswer, TargetGone, Unavailable
 from ompd.model import SamplingRecord
 from ompd.questions.profile.look import Looks
@@ -108,7 +107,7 @@ class Sampler:
 
     def _warm_up(self) -> None:
         # The first look reads files, and takes much longer than the others. It does not count.
-        with suppress(Unavailable, NotStopped):
+        with suppress(Unavailable):
             self._session.repeat(lambda session: self._looks.at(session, 0.0))
 
     def _look(self, begin: float) -> None:
@@ -123,8 +122,12 @@ class Sampler:
                 self._held += 1
             else:
                 self._moments.append(moment)
-        except (Unavailable, NotStopped):
+        except Unavailable:
             self._lost += 1
+        except TargetGone:
+            if self._process.has_ended():
+                raise
+            self._lost += 1  # it executes another program
         except NoAnswer:
             if self._moments or not self._is_new or at > _FIRST_RUNTIME_S:
                 raise

@@ -113,9 +113,9 @@ def test_a_second_tracer_ends_it() -> None:
 
 
 def test_another_program_in_the_same_process_ends_it() -> None:
-    with working("restless", "exec", "4", "30", env={"RESTLESS_REST": "300"}) as program:
+    with working("restless", "exec", "4", "5", env={"RESTLESS_REST": "2000"}) as program:
         answer = profiled(program.pid, lambda: None)
-        assert ended(answer) == f"process {program.pid} executes another program"
+        assert ended(answer).endswith("executes another program")
 
 
 def test_threads_may_come_and_go() -> None:
@@ -180,8 +180,9 @@ def test_stacks_are_in_other_formats(example: ProfileAnswer) -> None:
 
 def test_json_fits_the_schema(example: ProfileAnswer) -> None:
     schema = json.loads(format_schema("profile"))
-    jsonschema.validate(json.loads(example.to_json()), schema)
-    jsonschema.validate(json.loads((CHECKOUT / "tests" / "profile" / "profile.json").read_text()), schema)
+    saved = json.loads((CHECKOUT / "tests" / "profile" / "profile.json").read_text())
+    validator = jsonschema.Draft202012Validator(schema)
+    assert [*validator.iter_errors(json.loads(example.to_json())), *validator.iter_errors(saved)] == []
 
 
 def test_a_started_program_is_looked_at_until_it_ends() -> None:

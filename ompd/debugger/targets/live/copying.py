@@ -46,7 +46,7 @@ class Copy:
 
     :param threads: the approximate number of threads
     :param deep: whether to copy the stacks to their ends, unless they are too large
-    :param light: whether to copy less of the stacks than usual
+    :param light: whether to copy less of the stacks than usual, and not to wait for threads without a processor
     :param are_likely: whether some of *nearby* will be needed
     """
 
@@ -64,6 +64,7 @@ class Copy:
         are_likely: bool,
     ) -> None:
         self._process = process
+        self.is_light = light
         self._part = _LIKELY_PART if are_likely else _NEARBY_PART
         room = _MAX_CAPTURE >> PAGE_BITS
         needed = sorted(pages)[:room]

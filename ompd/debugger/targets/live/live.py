@@ -103,7 +103,7 @@ class LiveProcess(RunningProcess):
             leaves_sleepers = woken < _TRIES_ASLEEP
             sleepers = Sleepers(self, lacking if leaves_sleepers else None)
             try:
-                stop = self._stop(copy, sleepers, hurries=light)
+                stop = self._stop(copy, sleepers)
                 if stop.woken and leaves_sleepers:
                     woken += 1
                     if not light or woken < _TRIES_ASLEEP:
@@ -119,8 +119,8 @@ class LiveProcess(RunningProcess):
                 if tries == STOP_TRIES:
                     raise
 
-    def _stop(self, copy: Copy, sleepers: Sleepers, *, hurries: bool) -> Stop:
-        stop = Stop(self, copy, sleepers, hurries=hurries)
+    def _stop(self, copy: Copy, sleepers: Sleepers) -> Stop:
+        stop = Stop(self, copy, sleepers)
         try:
             stop.run()
         finally:

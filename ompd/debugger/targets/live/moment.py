@@ -201,6 +201,20 @@ class Moment:
         """Return the threads without known registers: they did not stop, or ran during the copy."""
         return tuple(thread for thread, registers in self._threads.items() if registers is None)
 
+    def call_asleep(self, thread: int) -> int | None:
+        """Return the number of the system call in which *thread* slept and was not stopped. None for any other thread,
+        and for a page fault.
+        """
+        registers, arguments = self._threads.get(thread), self.architecture.kernel_arguments
+        is_asleep = isinstance(registers, PartialRegisters) and arguments is not None
+        return (
+            registers.get(arguments.number) if is_asleep and registers is not None and arguments is not None else None
+        )
+
+    def lacks_processor(self, thread: int) -> bool:
+        """Return whether *thread* did not stop in time for a light copy, because it had no processor."""
+        return self.is_stopped and thread not in self.woken and self._threads.get(thread, {}) is None
+
     def mappings(self) -> Sequence[FileMapping]:
         """Return the mappings of files, by address."""
         return self._mappings

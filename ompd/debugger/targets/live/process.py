@@ -83,6 +83,15 @@ class RunningProcess:
             auxv, self.architecture.pointer_size, self.architecture.byte_order
         )
 
+    def has_ended(self) -> bool:
+        """Return whether all threads have ended. For a moment, while a thread executes another program, facts of the
+        process cannot be read either.
+        """
+        try:
+            return living_thread(Path(f"/proc/{self.process_id}")) is None
+        except OSError:
+            return True
+
     def executes_another(self) -> bool:
         """Return whether the process has executed another program since its facts were last refreshed.
 

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 _PATIENCE_ASLEEP_NS, _PATIENCE_ASLEEP_PART = 20_000_000, 0.4
 # The time reserved for the release: this time, or this part of the stop's limit, whichever is less.
 _RESERVE_NS, _RESERVE_PART = 1_000_000, 0.1
-# How long a hurried stop waits for its threads. A thread with a processor stops in much less time.
+# How long the stop for a light copy waits for its threads. A thread with a processor stops in much less time.
 _HURRY_NS = 1_500_000
 _UNDERTAKER_AFTER = 0.02
 _FIRST_PAUSE, _LONGEST_PAUSE = 50e-6, 1e-3
@@ -88,14 +88,11 @@ class Stop:
 
     :param copy: does the copying while all threads stand still
     :param sleepers: decides which sleeping threads are stopped
-    :param hurries: whether to leave threads that have no processor. They stand still, too: they stop before they
-        execute anything. But their registers are unknown.
     """
 
-    def __init__(self, process: LiveProcess, copy: Copy, sleepers: Sleepers, *, hurries: bool = False) -> None:
+    def __init__(self, process: LiveProcess, copy: Copy, sleepers: Sleepers) -> None:
         self.duration_ns = 0
         self.woken: set[int] = set()
-        self._hurries = hurries
         self._process, self._copy, self._sleepers = process, copy, sleepers
         self._process_id = process.process_id
         self._clock = process.clock
@@ -247,7 +244,9 @@ class Stop:
             running = [thread for thread in running if not self._has_stopped(thread)]
             if not running or self._release.is_set():
                 return
-            if self._hurries and self._clock() - start > _HURRY_NS:
+            if self._copy.is_light and self._clock() - start > _HURRY_NS:
+                # The others have no processor. They stand still, too: they stop before they execute anything. But their
+                # registers are unknown.
                 return
             if self._clock() - start > patience:
                 running = [thread for thread in running if self._state(thread) not in "DZX"]
