@@ -19,8 +19,9 @@ from ompd.session import Session
 
 # The parts of a processor that the profiler may use, and of its time that the process may be stopped.
 _PROCESSOR_PART, _STOPPED_PART = 0.045, 0.015
-# The same if the process has running threads for all processors: then looks take time from it.
-_CROWDED_PART = 0.018
+# The part of the time that looks and stops together may take if the process has running threads for all processors:
+# then looks take time from it.
+_CROWDED_PART = 0.02
 _REMEMBERED = 20  # looks whose costs decide the next interval
 # With more moments, every second one is dropped and the interval doubles.
 _MOST_MOMENTS = 20_000
@@ -146,7 +147,7 @@ class Sampler:
         stopped = fmean(stopped for _, stopped, _ in self._costs)
         needed = max(used / _PROCESSOR_PART, stopped / _STOPPED_PART)
         if fmean(running for _, _, running in self._costs) >= self._processors:
-            needed = max(needed, used / _CROWDED_PART)
+            needed = max(needed, (used + stopped) / _CROWDED_PART)
         interval = max(self._thinning / self._rate, needed)
         pause = random.uniform(0.5, 1.5) * interval - self._costs[-1][0]
         time.sleep(max(0.0, min(pause, left) if left is not None else pause))
