@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from dataclasses import replace
+from math import ceil
 
 from ompd.analysis.profile.causes import causes
 from ompd.analysis.profile.estimates import FEWEST
@@ -45,16 +47,20 @@ def ask(
         raise BadInput(f"{seconds:g} seconds: it has to be more than 0 and no more than {_LONGEST:g}")
     if not 0 < rate <= _FASTEST:
         raise BadInput(f"{rate:g} looks per second: it has to be more than 0 and no more than {_FASTEST:g}")
+    process = session.live_process
+    first_stop = len(process.stops_ns)
     samples = Sampler(session, rate, progress, is_new=is_new).run(seconds)
     regions = Regions(samples.moments, named(session, samples.moments, samples.looks.constructs), samples.delays)
     rows = regions.records()
     threads = regions.threads()
+    own = {str(thread): number for thread, number in process.own_thread_ids().items()}
+    notes = [process.note] if process.note is not None else []
     return ProfileAnswer(
-        session.stop.record,
+        replace(session.stop.record, stops_ns=tuple(process.stops_ns[first_stop:]), own_thread_ids=own),
         _runtimes(session),
         rows,
         bool(samples.moments),
-        tuple(_warnings(samples)),
+        (*_warnings(samples), *notes),
         verdicts=causes(regions, rows),
         sampling=samples.sampling,
         efficiency=regions.efficiency if samples.moments else None,
@@ -79,7 +85,9 @@ def _warnings(samples: Samples) -> Iterator[str]:
     if sampling.ended not in ("time", "interrupted"):
         yield f"sampling ended after {sampling.seconds:.1f} s: {sampling.ended}"
     if sampling.moments < FEWEST:
-        yield f"{sampling.moments} moments are too few for intervals and causes: at least {FEWEST} are needed"
+        enough = ceil(FEWEST / sampling.rate) if sampling.rate else 0
+        longer = f" (--seconds {enough} gives as many)" if sampling.ended == "time" and enough else ""
+        yield f"{sampling.moments} moments are too few for intervals and causes: at least {FEWEST} are needed{longer}"
     if sampling.lost:
         yield f"{sampling.lost} looks failed, because the process changed or was not stopped in time"
     if samples.held:

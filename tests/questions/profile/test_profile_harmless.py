@@ -121,7 +121,7 @@ def test_another_program_in_the_same_process_ends_it() -> None:
 def test_threads_may_come_and_go() -> None:
     with working("restless", "threads", "8", "100000") as program:
         answer = profiled(program.pid, lambda: None, seconds=0.5)
-        assert ended(answer) == "time"
+        assert ended(answer) == "time" and answer.target.stops_ns
         wait_until(lambda: is_let_go(program.pid))
 
 
@@ -208,3 +208,16 @@ def test_it_needs_a_process_or_a_program(words: tuple[str, ...]) -> None:
 def test_a_core_does_not_run() -> None:
     with ompd.open_core(stopped("hang").core) as session, pytest.raises(Unsupported):
         session.ask_profile(1.0)
+
+
+def test_why_names_it_for_a_process_that_does_not_hang() -> None:
+    # A thread that waits for the other one's work has another verdict.
+    with costly("even", "100000") as program, ompd.attach(program.pid) as session:
+        verdicts = []
+        for _ in range(30):
+            verdicts.append(session.ask_why(samples=1).rows[0])
+            if verdicts[-1].kind == "no_stall":
+                break
+        assert verdicts[-1].kind == "no_stall", verdicts
+        expected = "ompd profile TARGET" if len(os.sched_getaffinity(0)) > 1 else "ompd doctor TARGET"
+        assert verdicts[-1].next_step == expected
