@@ -56,13 +56,14 @@ class SeenRegion:
     ``entry`` is the address of its code, None if no thread was in it. ``begun_at`` are the call sites of the primary
     thread's frames outside of the region, innermost first, empty if they are unknown. ``size`` is its number of
     threads. ``barrier`` identifies the word that counts its barriers and is the number of barriers that were passed,
-    None if it is unknown.
+    None if it is unknown. ``team`` identifies its team, which may execute another region later; empty if unknown.
     """
 
     entry: int | None
     begun_at: Code
     size: int
     barrier: tuple[int, int] | None = None
+    team: str = ""
 
 
 @record

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from ompd.analysis.profile.seen import Code, SeenLock, SeenMoment, SeenThread
+from ompd.analysis.profile.seen import Code, SeenLock, SeenMoment, SeenRegion, SeenThread
 from ompd.model.kinds import Activity
 from ompd.records import record
 
@@ -100,7 +100,8 @@ def _spare_delays(moments: Sequence[SeenMoment], delays: Mapping[int, float]) ->
 
 class _Keys:
     # The keys of regions. At the end of a region no thread may be in its code; then the call site that began it shows
-    # which code it is.
+    # which code it is. If nothing shows it, as while no thread has a processor, it is the only code in which its team
+    # was ever seen.
     def __init__(self, moments: Sequence[SeenMoment]) -> None:
         self.begun_from: dict[int, int] = {}
         for moment in moments:
@@ -108,14 +109,27 @@ class _Keys:
                 if region.begun_at:
                     site = region.begun_at[0]
                     self.begun_from[site] = region.entry or self.begun_from.get(site, site)
+        self._of_teams: dict[str, set[int]] = {}
+        for moment in moments:
+            for region in moment.regions:
+                key = self._shown(region)
+                if key is not None and region.team:
+                    self._of_teams.setdefault(region.team, set()).add(key)
+
+    def _shown(self, region: SeenRegion) -> int | None:
+        if region.entry is not None:
+            return region.entry
+        return self.begun_from[region.begun_at[0]] if region.begun_at else None
 
     def of(self, moment: SeenMoment, team: int | None) -> int | None:
         if team is None:
             return None
         region = moment.regions[team]
-        if region.entry is not None:
-            return region.entry
-        return self.begun_from[region.begun_at[0]] if region.begun_at else UNKNOWN_REGION
+        key = self._shown(region)
+        if key is not None:
+            return key
+        keys = self._of_teams.get(region.team, set())
+        return next(iter(keys)) if len(keys) == 1 else UNKNOWN_REGION
 
     def beginning(self, thread: SeenThread) -> int | None:
         # Return the key of the region that a thread outside of regions begins or ends, None if it does neither.

@@ -5,6 +5,7 @@ processors, so it reads addresses and numbers only.
 from __future__ import annotations
 
 from contextlib import suppress
+from dataclasses import replace
 
 from ompd.analysis.profile.seen import SeenLock, SeenMoment, SeenRegion, SeenThread
 from ompd.contract.ompt import State, state_name
@@ -112,14 +113,14 @@ class _Look:
         while region is not None:
             key = f"{runtime} {region.id}"
             if key not in self._indices:
-                self._indices[key] = self._add(region)
+                self._indices[key] = self._add(region, key)
             index = self._indices[key]
             if index is not None:
                 return index, number
             region, number = region.enclosing(), None
         return None, None
 
-    def _add(self, region: ParallelHandle) -> int | None:
+    def _add(self, region: ParallelHandle, team: str) -> int | None:
         size = region.size()
         if size == 1:
             return None
@@ -128,7 +129,7 @@ class _Look:
         except OmpdError:
             begun_at = ()
         entry = self._looks.construct(self._session, region, begun_at[0] if begun_at else None)
-        self._regions.append(SeenRegion(entry, begun_at, size))
+        self._regions.append(SeenRegion(entry, begun_at, size, team=team))
         self._handles.append(region)
         return len(self._regions) - 1
 
@@ -140,9 +141,8 @@ class _Look:
             with suppress(OmpdError):
                 barrier = next(iter(self._handles[index].barriers()), None)
                 if barrier is not None and barrier.address is not None and barrier.generation is not None:
-                    seen = self._regions[index]
                     word = barrier.address, barrier.generation
-                    self._regions[index] = SeenRegion(seen.entry, seen.begun_at, seen.size, word)
+                    self._regions[index] = replace(self._regions[index], barrier=word)
 
 
 _BARRIER_STATES = frozenset(map(state_name, _BARRIERS))

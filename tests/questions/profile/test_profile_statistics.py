@@ -129,6 +129,17 @@ def test_a_region_without_code_is_found_by_the_call_that_began_it() -> None:
     assert (record.moments, record.line) == (2, 10)
 
 
+def test_a_region_that_nothing_shows_is_the_only_one_of_its_team() -> None:
+    def of_team(at: int, entry: int | None, begun_at: tuple[int, ...]) -> SeenMoment:
+        lacking = thread(0, None, lacks_processor=True), thread(1, None, lacks_processor=True)
+        return SeenMoment(at * 0.05, lacking, (SeenRegion(entry, begun_at, 2, team="libgomp 0x1"),))
+
+    hidden = of_team(0, None, ())
+    assert [record.line for record in regions([hidden, of_team(1, ENTRY, (CALL,))]).records()] == [10]
+    several = [hidden, of_team(1, ENTRY, (CALL,)), of_team(2, 0x3000, (0x700,))]
+    assert len(regions(several).records()) == 3
+
+
 def test_the_beginning_of_a_region_belongs_to_it() -> None:
     begins = SeenThread(native_thread_id=100, thread_num=0, state="overhead", code=(0x2000, CALL))
     idle = SeenThread(native_thread_id=101, state="idle")
