@@ -39,7 +39,8 @@ def has_slow(answer: ProfileAnswer) -> bool:
 @pytest.mark.parametrize(("case", "kind", "mark"), CASES, ids=[case for case, _, _ in CASES])
 @pytest.mark.quick("uneven-libgomp", "convoy-libomp-19", "tiny-libgomp")
 def test_the_cause_of_lost_time_is_found(case: str, kind: str, mark: str, runtime: str) -> None:
-    found = profiled(case, runtime, seconds=SECONDS, accepted=has_slow if case == "uneven" else has_causes)
+    accepted, threads = has_slow if case == "uneven" else has_causes, 4 if case == "convoy" else 2
+    found = profiled(case, runtime, seconds=SECONDS, accepted=accepted, threads=threads)
     (first, *_) = found.answer.verdicts
     assert first.kind == kind, found.answer
     assert first.place is not None and first.place.line in (line_of(mark), line_of(mark) + 1), first
@@ -52,7 +53,7 @@ def test_the_cause_of_lost_time_is_found(case: str, kind: str, mark: str, runtim
 
 @pytest.mark.quick()
 def test_the_turns_of_ordered_are_found() -> None:
-    found = profiled("ordered", GNU, seconds=SECONDS, accepted=has_causes)
+    found = profiled("ordered", GNU, seconds=SECONDS, accepted=has_causes, threads=4)
     (first, *_) = found.answer.verdicts
     assert first.kind == "ordered_serial" and first.place is not None and first.place.function == "ordered", first
 
