@@ -192,7 +192,7 @@ class Stopper:
 
         There is no rehearsal: a stop copies the pages that the last repetitions read. Sleeping threads are never
         stopped, so that some of their registers are unknown. If the process may not be stopped, it is read while it
-        runs.
+        runs. Nothing may be read of the moment of an earlier repetition.
 
         :raises Unavailable: if no stop copied all that the query reads, or the process did not stop in time
         :raises TargetGone: if the process has ended

@@ -19,9 +19,9 @@ from ompd.session import Session
 
 # The parts of a processor that the profiler may use, and of its time that the process may be stopped.
 _PROCESSOR_PART, _STOPPED_PART = 0.045, 0.015
-# The part of the time that looks and stops together may take if the process has running threads for all processors:
-# then looks take time from it.
-_CROWDED_PART = 0.02
+# The part of the time that looks and stops together may take if they take time from the process: if it has running
+# threads for all processors, or its threads wait for processors for this part of their running time.
+_CROWDED_PART, _CROWDED_WAITS = 0.02, 0.03
 _REMEMBERED = 20  # looks whose costs decide the next interval
 # With more moments, every second one is dropped and the interval doubles.
 _MOST_MOMENTS = 20_000
@@ -58,8 +58,9 @@ class Sampler:
         self._looks = Looks()
         self._moments: list[SeenMoment] = []
         self._times: dict[int, tuple[tuple[int, int], tuple[int, int]]] = {}  # each thread's first and last
-        # Of the last looks: processor time, time of stops, and number of running threads.
-        self._costs: deque[tuple[float, float, int]] = deque(maxlen=_REMEMBERED)
+        # Of the last looks: processor time, time of stops, number of running threads; and how long all threads have had
+        # processors, and have waited for them, in nanoseconds.
+        self._costs: deque[tuple[float, float, int, int, int]] = deque(maxlen=_REMEMBERED)
         self._processors = len(os.sched_getaffinity(0))
         self._thinning = 1.0
         self._count = self._lost = self._held = 0
@@ -135,7 +136,8 @@ class Sampler:
         used = time.process_time() - processor
         self._count += 1
         self._look_cpu += used
-        self._costs.append((used, sum(self._process.stops_ns[stops:]) / 1e9, running))
+        ran, waited = (sum(last[which] for _, last in self._times.values()) for which in (0, 1))
+        self._costs.append((used, sum(self._process.stops_ns[stops:]) / 1e9, running, ran, waited))
         if len(self._moments) > _MOST_MOMENTS:
             del self._moments[::2]
             self._thinning *= 2
@@ -143,14 +145,22 @@ class Sampler:
     def _pause(self, left: float | None) -> None:
         # Wait for the next look. A fixed interval would see a program's periodic phases at the same place each time.
         # A look is dear at times, because it names a new construct.
-        used = median(used for used, _, _ in self._costs)
-        stopped = fmean(stopped for _, stopped, _ in self._costs)
+        used = median(cost[0] for cost in self._costs)
+        stopped = fmean(cost[1] for cost in self._costs)
         needed = max(used / _PROCESSOR_PART, stopped / _STOPPED_PART)
-        if fmean(running for _, _, running in self._costs) >= self._processors:
+        if self._is_crowded:
             needed = max(needed, (used + stopped) / _CROWDED_PART)
         interval = max(self._thinning / self._rate, needed)
         pause = random.uniform(0.5, 1.5) * interval - self._costs[-1][0]
         time.sleep(max(0.0, min(pause, left) if left is not None else pause))
+
+    @property
+    def _is_crowded(self) -> bool:
+        (*_, ran, waited), (*_, ran_later, waited_later) = self._costs[0], self._costs[-1]
+        waits = waited_later - waited
+        if waits > _CROWDED_WAITS * (waits + ran_later - ran):
+            return True
+        return fmean(cost[2] for cost in self._costs) >= self._processors
 
     def _read_times(self) -> None:
         with suppress(TargetGone):

@@ -114,11 +114,17 @@ def shipped_tables(runtime: str = "*") -> list[Table]:
     :raises BadFile: if a file is not a valid table
     """
     if FOLDER.is_dir():
-        return [load(path) for path in sorted(FOLDER.glob(f"{runtime}-*.json"))]
+        return [load(path) for path in _listed(FOLDER, runtime)]
     from importlib.resources import files
 
     paths = {FOLDER / each.name: each for each in files(__package__).joinpath(FOLDER.name).iterdir()}
     return [_parsed(path, paths[path].read_bytes()) for path in sorted(paths) if path.match(f"{runtime}-*.json")]
+
+
+@lru_cache
+def _listed(folder: Path, runtime: str) -> Sequence[Path]:
+    # A session looks for them at each stop.
+    return sorted(folder.glob(f"{runtime}-*.json"))
 
 
 def user_folder() -> Path | None:

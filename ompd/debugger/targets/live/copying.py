@@ -76,7 +76,9 @@ class Copy:
         self._ranges, self._nearby = (list(_ranges(numbers, self._starts)) for numbers in (needed, possible))
         self._all_stacks = _DEEP_STACKS if deep else _LIGHT_STACKS if light else _ALL_STACKS
         of_stacks = self._all_stacks + (threads + _SPARE) * (max(_LEAST_STACK, PAGE) + _STACK_END)
-        self._buffer, self._buffer_nearby = _buffer(len(needed) * PAGE + of_stacks), _buffer(len(possible) * PAGE)
+        size = len(needed) * PAGE + of_stacks
+        self._buffer = self._light_buffer(size) if light else _buffer(size)
+        self._buffer_nearby = _buffer(len(possible) * PAGE) if possible else self._buffer
         self._copied: list[ptrace.Copied] = []
         self._copied_nearby: list[ptrace.Copied] = []
         self._tried: list[tuple[int, int]] = []
@@ -84,6 +86,13 @@ class Copy:
         self._maps: bytes | None = None
         self._registers: dict[int, Mapping[str, int] | None] = {}
         self._texts: dict[str, bytes | None] = {}
+
+    def _light_buffer(self, size: int) -> mmap.mmap:
+        # Allocating memory would take a third of the time of a light copy. The moment of an earlier one must not read
+        # further pages.
+        if self._process.light_buffer is None or len(self._process.light_buffer) < size:
+            self._process.light_buffer = _buffer(size)
+        return self._process.light_buffer
 
     def run(self, registers: Registers, stop: Stop) -> None:
         """Copy while the threads stand still, until *stop* is over.

@@ -11,6 +11,7 @@ pages are copied within milliseconds. If an answer needs a page or register that
 
 from __future__ import annotations
 
+import mmap
 import time
 from collections.abc import Callable, Collection
 
@@ -43,6 +44,8 @@ class LiveProcess(RunningProcess):
         self._max_stop_ns = max_stop_ns
         self.clock = clock
         self.stops_ns: list[int] = []
+        self.light_buffer: mmap.mmap | None = None
+        """The memory for the next light copy."""
         super().__init__(process_id)
 
     # Moments
