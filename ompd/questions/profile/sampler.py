@@ -109,8 +109,13 @@ class Sampler:
 
     def _warm_up(self) -> None:
         # The first look reads files, and takes much longer than the others. It does not count.
-        with suppress(Unavailable):
+        try:
             self._session.repeat(lambda session: self._looks.at(session, 0.0))
+        except Unavailable:
+            pass
+        except TargetGone:
+            if self._process.has_ended():
+                raise
 
     def _look(self, begin: float) -> None:
         processor, stops = time.process_time(), len(self._process.stops_ns)

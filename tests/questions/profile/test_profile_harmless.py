@@ -63,9 +63,14 @@ def ended(answer: ProfileAnswer) -> str:
     return answer.sampling.ended
 
 
+def interrupt() -> None:
+    # As Python does for SIGINT, unless a shell has started it in the background.
+    raise KeyboardInterrupt
+
+
 def test_ctrl_c_ends_it_with_what_was_collected() -> None:
     with costly() as program:
-        answer = profiled(program.pid, lambda: os.kill(os.getpid(), signal.SIGINT))
+        answer = profiled(program.pid, interrupt)
         assert ended(answer) == "interrupted" and any(row.file for row in answer.rows)
         wait_until(lambda: is_let_go(program.pid))
         program.finish()
