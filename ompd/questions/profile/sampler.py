@@ -22,6 +22,7 @@ _PROCESSOR_PART, _STOPPED_PART = 0.045, 0.015
 # The part of the time that looks and stops together may take if they take time from the process: if it has running
 # threads for all processors, or its threads wait for processors for this part of their running time.
 _CROWDED_PART, _CROWDED_WAITS = 0.02, 0.03
+_AGAIN_S = 0.05  # timeout(1) sends a signal twice, once to the process group
 _REMEMBERED = 20  # looks whose costs decide the next interval
 # With more moments, every second one is dropped and the interval doubles.
 _MOST_MOMENTS = 20_000
@@ -87,6 +88,8 @@ class Sampler:
                 self._report(time.monotonic() - begin, seconds)
         except KeyboardInterrupt:
             ended = "interrupted"
+            with suppress(KeyboardInterrupt):
+                time.sleep(_AGAIN_S)
         except (TargetGone, BadProcess) as error:
             if not self._moments:
                 raise
