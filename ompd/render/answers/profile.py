@@ -27,6 +27,7 @@ _TITLES: Mapping[Activity, str] = {
 }
 _LEAST_SHOWN = 0.005  # parts that are 0 % when they are rounded
 _LINES = 3
+_LARGEST_GAIN = 50.0  # a larger bound is no help
 _SERIAL, _ALL = "(serial part)", "(all)"
 
 
@@ -45,6 +46,8 @@ def _cause(answer: ProfileAnswer, verdict: ProfileVerdict, verbose: bool) -> Ite
     text = verdict.summary[:1].upper() + verdict.summary[1:]
     yield f"{text}.", "head"
     gain = f"Without this the run is at most {verdict.gain:.1f} times as fast."
+    if verdict.gain > _LARGEST_GAIN:
+        gain = "Nothing bounds what the run gains without this."
     yield f"It costs {_percent(verdict.share, interval=True)} of the time. {gain}", ""
     for advice in verdict.advice:
         yield f"  do this    {advice[:1].upper()}{advice[1:]}.", ""
