@@ -64,8 +64,8 @@ class Sampler:
         self._costs: deque[tuple[float, float, int, int, int]] = deque(maxlen=_REMEMBERED)
         self._processors = len(os.sched_getaffinity(0))
         self._thinning = 1.0
-        self._count = self._lost = self._held = 0
-        self._look_cpu = 0.0
+        self._count = self._lost = self._held = self._refusals = 0
+        self._look_cpu = self._last_s = 0.0
 
     def run(self, seconds: float | None) -> Samples:
         """Take moments for *seconds*, or until the program ends or Ctrl-C is pressed. Return what was taken.
@@ -128,6 +128,7 @@ class Sampler:
         try:
             moment = self._session.repeat(lambda session: self._looks.at(session, at))
             running = sum(thread.call is None for thread in moment.threads)
+            self._refusals = 0
             if self._session.is_held:
                 self._held += 1
             else:
@@ -138,28 +139,38 @@ class Sampler:
             if self._process.has_ended():
                 raise
             self._lost += 1  # it executes another program
+        except BadProcess:
+            # While another program is executed, the system refuses for a moment.
+            self._refusals += 1
+            if self._refusals > 1 or not self._moments:
+                raise
+            self._lost += 1
         except NoAnswer:
             if self._moments or not self._is_new or at > _FIRST_RUNTIME_S:
                 raise
         used = time.process_time() - processor
+        self._last_s = time.monotonic() - begin - at
         self._count += 1
         self._look_cpu += used
         ran, waited = (sum(last[which] for _, last in self._times.values()) for which in (0, 1))
-        self._costs.append((used, sum(self._process.stops_ns[stops:]) / 1e9, running, ran, waited))
+        if len(self._moments) > 1:  # the first look of a new program reads files
+            self._costs.append((used, sum(self._process.stops_ns[stops:]) / 1e9, running, ran, waited))
         if len(self._moments) > _MOST_MOMENTS:
             del self._moments[::2]
             self._thinning *= 2
 
     def _pause(self, left: float | None) -> None:
         # Wait for the next look. A fixed interval would see a program's periodic phases at the same place each time.
-        # A look is dear at times, because it names a new construct.
-        used = median(cost[0] for cost in self._costs)
-        stopped = fmean(cost[1] for cost in self._costs)
-        needed = max(used / _PROCESSOR_PART, stopped / _STOPPED_PART)
-        if self._is_crowded:
-            needed = max(needed, (used + stopped) / _CROWDED_PART)
+        needed = 0.0
+        if self._costs:
+            # A look is dear at times, because it names a new construct.
+            used = median(cost[0] for cost in self._costs)
+            stopped = fmean(cost[1] for cost in self._costs)
+            needed = max(used / _PROCESSOR_PART, stopped / _STOPPED_PART)
+            if self._is_crowded:
+                needed = max(needed, (used + stopped) / _CROWDED_PART)
         interval = max(self._thinning / self._rate, needed)
-        pause = random.uniform(0.5, 1.5) * interval - self._costs[-1][0]
+        pause = random.uniform(0.5, 1.5) * interval - self._last_s
         time.sleep(max(0.0, min(pause, left) if left is not None else pause))
 
     @property
