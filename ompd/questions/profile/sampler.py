@@ -22,6 +22,7 @@ _PROCESSOR_PART, _STOPPED_PART = 0.045, 0.015
 # The part of the time that looks and stops together may take if they take time from the process: if it has running
 # threads for all processors, or its threads wait for processors for this part of their running time.
 _CROWDED_PART, _CROWDED_WAITS = 0.02, 0.03
+_MOST_FAILURES = 20  # looks that fail in a row
 _AGAIN_S = 0.05  # timeout(1) sends a signal twice, once to the process group
 _REMEMBERED = 20  # looks whose costs decide the next interval
 # With more moments, every second one is dropped and the interval doubles.
@@ -64,7 +65,7 @@ class Sampler:
         self._costs: deque[tuple[float, float, int, int, int]] = deque(maxlen=_REMEMBERED)
         self._processors = len(os.sched_getaffinity(0))
         self._thinning = 1.0
-        self._count = self._lost = self._held = self._refusals = 0
+        self._count = self._lost = self._held = self._refusals = self._failures = 0
         self._look_cpu = self._last_s = 0.0
 
     def run(self, seconds: float | None) -> Samples:
@@ -90,7 +91,7 @@ class Sampler:
             ended = "interrupted"
             with suppress(KeyboardInterrupt):
                 time.sleep(_AGAIN_S)
-        except (TargetGone, BadProcess) as error:
+        except (TargetGone, BadProcess, Unavailable) as error:
             if not self._moments:
                 raise
             ended = str(error)
@@ -128,13 +129,16 @@ class Sampler:
         try:
             moment = self._session.repeat(lambda session: self._looks.at(session, at))
             running = sum(thread.call is None for thread in moment.threads)
-            self._refusals = 0
+            self._refusals = self._failures = 0
             if self._session.is_held:
                 self._held += 1
             else:
                 self._moments.append(moment)
         except Unavailable:
             self._lost += 1
+            self._failures += 1
+            if self._failures >= _MOST_FAILURES and self._moments:
+                raise
         except TargetGone:
             if self._process.has_ended():
                 raise
