@@ -210,10 +210,10 @@ def print_profile(console: Console, answer: ProfileAnswer, *, unfold: bool, verb
     import ompd.render.answers.profile as profile
 
     _print_head(console, answer, verbose)
-    _print_wrapped(console, [*profile.cause_lines(answer, verbose=verbose), ("", "")])
-    _print_wrapped(console, [*((line, "") for line in profile.sampling_lines(answer)), ("", "")])
+    print_wrapped(console, [*profile.cause_lines(answer, verbose=verbose), ("", "")])
+    print_wrapped(console, [*((line, "") for line in profile.sampling_lines(answer)), ("", "")])
     _print_table(console, profile.region_table(answer, verbose=verbose))
-    _print_wrapped(console, [("", ""), *((line, "") for line in profile.detail_lines(answer, verbose=verbose))])
+    print_wrapped(console, [("", ""), *((line, "") for line in profile.detail_lines(answer, verbose=verbose))])
     _print_reasons(console, verbose, (row.unavailable for row in answer.rows))
 
 
