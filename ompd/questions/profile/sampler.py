@@ -129,7 +129,7 @@ class Sampler:
         try:
             moment = self._session.repeat(lambda session: self._looks.at(session, at))
             running = sum(thread.call is None for thread in moment.threads)
-            self._refusals = self._failures = 0
+            self._failures = 0
             if self._session.is_held:
                 self._held += 1
             else:
