@@ -32,8 +32,8 @@ class Moment:
     A glance reads the process while it runs. ``missed`` are the numbers of writable pages that an answer has read, but
     that were not copied. They were read while the process ran, so the answer is invalid. ``left_out`` is the number of
     pages that were not copied because the time of the stop was over. ``lacking`` are the threads of which an answer
-    needs registers that are unknown, except threads that may not be stopped. The latter are in ``unread``. ``woken`` are threads that
-    were left asleep during a stop, and have run meanwhile.
+    needs registers that are unknown, except threads that may not be stopped. The latter are in ``unread``. ``woken``
+    are threads that were left asleep during a stop, and have run meanwhile.
 
     :param threads: the known registers of each thread, None for a running thread
     :param copied: the copied pages by their numbers; None for a glance
