@@ -212,9 +212,16 @@ def test_processes_of_others_that_use_the_processors_are_named() -> None:
     ):
         (other,) = (int(child) for child in Path(f"/proc/{parent}/task/{parent}/children").read_text().split())
         wait_until(lambda: len(list(Path(f"/proc/{other}/task").iterdir())) == 4)
-        verdict = only(one, "starved")
-    assert set(verdict.explains) >= {one} and "are ready to run, but wait " in verdict.summary
-    assert any(f"process {other} (busy, with libgomp" in item.text for item in verdict.evidence)
+
+        def is_named() -> bool:
+            # Of many others only those that used most are named, which a busy machine may decide otherwise at a look.
+            verdict = next(iter(verdicts(one)), None)
+            if verdict is None or verdict.kind != "starved":
+                return False
+            assert one in verdict.explains and "ready to run, but wait" in verdict.summary
+            return any(f"process {other} (busy, with libgomp" in item.text for item in verdict.evidence)
+
+        wait_until(is_named)
 
 
 @pytest.mark.parametrize(

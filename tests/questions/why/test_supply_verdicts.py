@@ -101,6 +101,21 @@ def test_the_union_of_masks_does_not_hide_who_shares_one_processor() -> None:
     assert (verdict.kind, verdict.explains) == ("few_processors", (3, 4))
 
 
+def test_other_processes_are_no_cause_if_the_own_threads_are_too_many() -> None:
+    settings = Settings(kinds={"libgomp": "libgomp"}, variables={"GOMP_CPU_AFFINITY": "0"})
+    beside = OtherProcess(process_id=50, program="x", used_ns=SECOND, ready=(frozenset((0,)),), is_related=False)
+    alone = supply(thread(1, 0.3, 0.7, "0"), others=(beside,), settings=settings)
+    two = supply(thread(1, 0.3, 0.7, "0"), thread(2, 0.3, 0.7, "0"), others=(beside,), settings=settings)
+    assert "no process knows of the others" in first(alone, rows(1)).summary
+    assert first(two, rows(1, 2)).summary.endswith("GOMP_CPU_AFFINITY=0 binds them there")
+
+
+def test_who_spins_on_processors_of_others_is_not_said_twice() -> None:
+    given = supply(thread(1, 0.3, 0.7), thread(2, 0.3, 0.7), others=(other(4),))
+    found = placed([verdict(VerdictKind.OVERSUBSCRIBED)], given, [rows(1, 2)])
+    assert [each.kind for each in found] == ["oversubscribed"]
+
+
 def test_a_thread_that_gets_its_time_shares_nothing() -> None:
     assert kinds(supply(thread(1, 0.9, 0.1, "0"), thread(2, 0.9, 0.1, "0")), rows(1, 2)) == []
 
@@ -306,7 +321,7 @@ def verdict(kind: VerdictKind, stuck: Confidence = Confidence.UNKNOWN) -> Verdic
         ),
         ((verdict(VerdictKind.EXTERNAL_WAIT, Confidence.LIKELY),), ["external_wait", "few_processors", "limits"]),
         ((verdict(VerdictKind.UNDECIDED),), ["undecided", "few_processors", "limits"]),
-        ((verdict(VerdictKind.OVERSUBSCRIBED),), ["oversubscribed", "limits"]),
+        ((verdict(VerdictKind.OVERSUBSCRIBED),), ["few_processors", "oversubscribed", "limits"]),
     ],
 )
 def test_threads_that_may_be_stuck_come_first(given: tuple[VerdictRecord, ...], expected: list[str]) -> None:

@@ -63,7 +63,7 @@ class Causes:
         """Return why *threads* may use only the processors *cpus*, which threads of *others* use, too."""
         setting = settings_in_words(self._bindings)
         is_by_runtime = bool(self._bindings) and not self._was_narrow(cpus, threads)
-        if is_by_runtime and others:
+        if is_by_runtime and others and len(threads) <= len(cpus):
             return self._of_processes(setting, cpus)
         if is_by_runtime and not all(map(self._demand.is_of_openmp, threads)):
             return self._inherited(setting)

@@ -15,6 +15,7 @@ from ompd.model.kinds import Confidence, VerdictKind
 from ompd.model.supply import Supply
 
 _MOST_UNKNOWNS = 12
+_BY_OTHERS = frozenset((VerdictKind.OVERSUBSCRIBED, VerdictKind.STARVED))
 # These come first if nothing is stuck: what was measured explains why the program is slow.
 _SURE = frozenset((VerdictKind.THROTTLED, VerdictKind.FEW_PROCESSORS, VerdictKind.OVERSUBSCRIBED, VerdictKind.STARVED))
 
@@ -50,7 +51,7 @@ def placed(
     index = next((n for n, verdict in enumerate(verdicts) if _is_no_hang(verdict)), len(verdicts))
     own = supply_verdicts(supply, moments)
     if any(verdict.kind is VerdictKind.OVERSUBSCRIBED for verdict in verdicts):
-        own = [verdict for verdict in own if verdict.kind not in _SURE]  # the same, said about the threads that spin
+        own = [verdict for verdict in own if verdict.kind not in _BY_OTHERS]  # the same, said about threads that spin
     before = [verdict for verdict in own if _is_sure(verdict)]
     after = [verdict for verdict in own if not _is_sure(verdict)]
     rest = list(verdicts[index:])
