@@ -205,6 +205,9 @@ class Stopper:
             try:
                 moment = self.process.stop(needed, light=True) if may_stop else self.process.glance()
             except NotStopped as error:
+                # Threads do not stop in a process that ends, or executes another program.
+                if self.process.executes_another():
+                    raise BadProcess(self.process.process_id, "executes another program") from error
                 raise Unavailable(str(error)) from error
             if self._recent and not self._fits(moment) and self.process.executes_another():
                 raise BadProcess(self.process.process_id, "executes another program")

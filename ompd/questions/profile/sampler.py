@@ -137,7 +137,7 @@ class Sampler:
         except Unavailable:
             self._lost += 1
             self._failures += 1
-            if self._failures >= _MOST_FAILURES and self._moments:
+            if self._failures >= _MOST_FAILURES:
                 raise
         except TargetGone:
             if self._process.has_ended():
