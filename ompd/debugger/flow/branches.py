@@ -5,7 +5,7 @@ Ways are followed up to the next barrier only: threads of a team that parted hav
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -33,6 +33,17 @@ class Branch(NamedTuple):
 
     address: int
     block: tuple[int, ...]
+
+
+class LastCalls(NamedTuple):
+    """The last calls before a place, by the ways there.
+
+    ``calls`` are their addresses and the names of the called routines, with None if a way has no such call. ``between``
+    are the addresses of the instructions that may have been executed since then.
+    """
+
+    calls: frozenset[tuple[int, str] | None]
+    between: frozenset[int]
 
 
 class Branches:
@@ -88,6 +99,13 @@ class Branches:
         ways = self._ways(frame)
         return ways.loop(ways.instruction_of(frame))
 
+    def last_calls(self, address: int, names: Collection[str]) -> LastCalls:
+        """Return the last calls of routines in *names* before the instruction at *address*.
+
+        :raises Unavailable: if the code cannot be followed
+        """
+        return self._ways_from(self._functions.code.entry(address)).last_calls(address, names)
+
     def condition(self, frame: Frame, branch: Branch, statement: Statement) -> Condition:
         """Return the operands that a branch in the function of *frame* depends on, with their addresses in this frame.
 
@@ -130,7 +148,9 @@ class Branches:
         return row is not None and processor is not None and row.cfa.register == processor.frame_pointer
 
     def _ways(self, frame: Frame) -> Ways:
-        entry = self._functions.code.entry(frame.call_site)
+        return self._ways_from(self.entry(frame))
+
+    def _ways_from(self, entry: int) -> Ways:
         if entry not in self._by_entry:
             try:
                 self._by_entry[entry] = self._follow(entry)
@@ -215,6 +235,36 @@ class Ways:
                 if call is not None and call.flow == "call" and call.end == frame.pc:
                     return call.address
         raise Unavailable("no way through its function is seen that leads to where it is")
+
+    def last_calls(self, address: int, names: Collection[str]) -> LastCalls:
+        """Return the last calls of routines in *names* before the instruction at *address*.
+
+        :raises Unavailable: if no way leads there, or if a jump has unknown targets, because it may lead there, too
+        """
+        if any(ANYWHERE in successors for successors in self._next.values()):
+            raise Unavailable("a jump of the function may lead anywhere")
+        if address not in self._block_of:
+            raise Unavailable("no way through the function leads to the call")
+        calls: set[tuple[int, str] | None] = set()
+        between: set[int] = set()
+        start = self._block_of[address]
+        queue = [(start, [instruction for instruction in self.blocks[start] if instruction.address < address])]
+        queued: set[int] = set()  # without the start: a loop may lead to its end
+        while queue:
+            leader, instructions = queue.pop()
+            for instruction in reversed(instructions):
+                name = self.code.called(instruction).name if instruction.flow == "call" else ""
+                if name in names:
+                    calls.add((instruction.address, name))
+                    break
+                between.add(instruction.address)
+            else:
+                if leader == self.code.entry:
+                    calls.add(None)
+                blocks = set(self.before.get(leader, ())) - queued
+                queued |= blocks
+                queue.extend((block, list(self.blocks[block])) for block in blocks)
+        return LastCalls(frozenset(calls), frozenset(between))
 
     def loop(self, address: int) -> Loop | None:
         """Return the innermost loop around the instruction at *address*, None without a loop.

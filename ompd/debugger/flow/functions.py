@@ -12,6 +12,7 @@ from ompd.debugger.flow.call_targets import UNKNOWN, CallTargets
 from ompd.debugger.flow.code import Code
 from ompd.debugger.flow.follow import Function, PlaceFacts
 from ompd.debugger.flow.function_code import Called, FunctionCode
+from ompd.debugger.flow.passed import Passed
 from ompd.debugger.flow.releases import Releases
 from ompd.debugger.flow.state import BRANCH, State, number_of
 from ompd.debugger.flow.values import FrameValues
@@ -92,6 +93,11 @@ class Functions:
     def branches(self) -> Branches:
         """The branches of the functions."""
         return Branches(self)
+
+    @cached_property
+    def passed(self) -> Passed:
+        """The numbers that functions on stacks have passed to routines."""
+        return Passed(self, self._values)
 
     # Constructs and locks of frames
 

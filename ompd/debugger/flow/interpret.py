@@ -217,12 +217,12 @@ class Interpreter:
             state.set(to, Value("number", offset=constant))
             return
         state.forget(instruction.address)
-        if width != 8:
+        if width not in (4, 8):
             state.set(to, None)
             return
-        loaded = Value("made", instruction.address)
+        loaded = Value("made", instruction.address, size=width)
         distance = frame_distance(address)
-        if distance is not None:
+        if distance is not None and (slot is None or width == 8):
             state.slots[distance] = Slot(loaded, width)
         self._note_origin(instruction.address, address)
         state.set(to, loaded)
@@ -419,4 +419,6 @@ def _low_bytes(value: Value | None, width: int) -> Value | None:
     # The lowest *width* bytes of a value, None if unknown.
     if value is None or width == 8 or value.kind in ("result", "bit"):
         return value
-    return value._replace(offset=value.offset & 0xFFFFFFFF) if value.kind == "number" and width == 4 else None
+    if width != 4 or value.kind == "frame":
+        return None
+    return value._replace(offset=value.offset & 0xFFFFFFFF) if value.kind == "number" else value._replace(size=4)

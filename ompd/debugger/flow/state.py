@@ -33,12 +33,15 @@ class Value(NamedTuple):
     - ``joined``: the value that the register or slot ``home`` had when ways met at ``site``, + ``offset``.
 
     The kinds ``computed`` and ``joined`` can be read only from a register or slot that still has the value.
+
+    If ``size`` is 4, a ``made``, ``computed`` or ``joined`` value is only the lowest four bytes.
     """
 
     kind: str
     site: int = 0
     offset: int = 0
     home: tuple[bool, int] = (False, 0)  # True and a slot's distance from the CFA, or False and a register's number
+    size: int = 8
 
 
 class Held(NamedTuple):

@@ -24,11 +24,11 @@ class FrameValues:
         self._memory, self._processor, self._locate = memory, processor, locate
 
     def read(self, value: Value | None, frame: Frame, function: Function, state: State) -> int | None:
-        """Return the number of *value*, None if neither a register nor memory has it any more.
+        """Return the number of *value*, None if neither a register nor memory has it any more, or not as a whole word.
 
         :param state: the state of *function* at the frame's place
         """
-        if value is None or value.kind in ("result", "bit"):
+        if value is None or value.kind in ("result", "bit") or value.size < self._memory.pointer_size:
             return None
         if value.kind == "number":
             return number_of(value)
@@ -56,8 +56,19 @@ class FrameValues:
         return None
 
     def _load_again(self, value: Value, frame: Frame, function: Function, state: State) -> int | None:
-        # If a construct's function has loaded the value by way of its first argument, that is the compiler's structure
-        # of pointers. The word can be read there again, because the function does not write to it.
+        address = self.copy_of(value, frame, function, state)
+        try:
+            word = read_pointer(self._memory, address) if address is not None else None
+        except OmpdError:
+            return None
+        return word + value.offset if word is not None else None
+
+    def copy_of(self, value: Value, frame: Frame, function: Function, state: State) -> int | None:
+        """Return where a construct's function has loaded *value*, apart from the value's offset; None if unknown.
+
+        The value is still there: it is in the structure that the compiler made of the construct's variables, to which
+        the function's first argument points, and the function does not write to it.
+        """
         origin = function.summary.origins.get(value.site) if value.kind == "made" else None
         if origin is None or self._processor is None or origin.base.kind != "made":
             return None
@@ -66,9 +77,7 @@ class FrameValues:
         if structure is None or origin.displacement in function.summary.stored or not is_first_argument:
             return None
         try:
-            if not naming.is_by_gcc(self._locate(function.entry).symbol or ""):
-                return None
-            word = read_pointer(self._memory, structure + origin.displacement)
+            is_construct = naming.is_by_gcc(self._locate(function.entry).symbol or "")
         except OmpdError:
             return None
-        return word + value.offset if word is not None else None
+        return structure + origin.displacement if is_construct else None
