@@ -99,7 +99,7 @@ def taken_by_old_entry_points(library: Path) -> Path:
     return entry("cores", key, make) / "core.kernel"
 
 
-def undecoded(_self: Decoder, routine: int, _thread: int) -> NoReturn:
+def undecoded(_self: Decoder, routine: int, _thread: int, _nulls: object) -> NoReturn:
     """Replace :meth:`Decoder.call`, as if every routine did more than load."""
     raise Unavailable(f"the routine at {routine:#x} cannot be decoded: it does more than load")
 

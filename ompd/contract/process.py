@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from ompd.contract.callbacks import Callbacks
@@ -361,12 +361,14 @@ class Process(Callbacks, Protocol):
         :raises BadInput: if there is no such thread, or a number that is not an address
         """
 
-    def evaluate(self, routine: int, thread: int) -> CallResult:
+    def evaluate(self, routine: int, thread: int, nulls: Collection[int] = ()) -> CallResult:
         """Return the result and the reads of the target's own *routine*, executed as *thread*. The routine takes no
         arguments.
 
         A routine that only loads is decoded, without an emulator; any other routine runs in :meth:`call`. The remark
         there about outdated results holds for both.
+
+        :param nulls: the addresses of pointers that the routine reads as null; it must then only load
 
         :raises Unavailable: if neither is possible; the message gives the reason
         """

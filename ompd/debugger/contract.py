@@ -6,7 +6,7 @@ OMPD and DMPL name symbols without their file, but a process with two runtimes h
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from ompd.contract.callbacks import TypeRef, TypeSizes
@@ -204,5 +204,5 @@ class ContractProcess(ProcessCallbacks):
     def call(self, routine: int, thread: int, arguments: Sequence[int] = ()) -> CallResult:
         return self._process.routines.call(routine, thread, arguments)
 
-    def evaluate(self, routine: int, thread: int) -> CallResult:
-        return self._process.routines.evaluate(routine, thread)
+    def evaluate(self, routine: int, thread: int, nulls: Collection[int] = ()) -> CallResult:
+        return self._process.routines.evaluate(routine, thread, nulls)

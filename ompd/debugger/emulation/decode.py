@@ -8,6 +8,8 @@ calls the kernel or runs for long is refused. The code is not trusted: it must e
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from ompd.contract.process import CallResult
 from ompd.debugger.emulation.code_checks import TargetCode
 from ompd.debugger.memory import PAGE
@@ -27,9 +29,10 @@ class Decoder:
         self._architecture = architecture
         self._pages: dict[int, bytes] = {}
 
-    def call(self, routine: int, thread: int) -> CallResult:
+    def call(self, routine: int, thread: int, nulls: Collection[int] = ()) -> CallResult:
         """Return the result of a call of *routine* in *thread*, and the memory that it reads.
 
+        :param nulls: the addresses of pointers that the routine reads as null
         :raises Unavailable: if the routine does more than load, or if its code or data cannot be read or trusted
         """
         machine = getters_of(self._architecture.e_machine)
@@ -43,7 +46,7 @@ class Decoder:
             self._target.storage_of(thread),
             machine.REGISTERS,
             self._code,
-            self._load,
+            lambda address, size: 0 if address in nulls else self._load(address, size),
             # The stack is in the last page of the address space, which no program uses.
             stack=(1 << 8 * size) - 16,
             stack_register=machine.STACK_POINTER,

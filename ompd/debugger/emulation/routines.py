@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -44,11 +44,13 @@ class Routines:
         """Run a routine in an emulator; see :meth:`Process.call`."""
         return self.emulator().call(routine, thread, arguments)
 
-    def evaluate(self, routine: int, thread: int) -> CallResult:
+    def evaluate(self, routine: int, thread: int, nulls: Collection[int] = ()) -> CallResult:
         """Decode a routine, or run it in an emulator; see :meth:`Process.evaluate`."""
         try:
-            return self.decoder.call(routine, thread)
+            return self.decoder.call(routine, thread, nulls)
         except Unavailable as undecoded:
+            if nulls:
+                raise  # the emulator reads the target's memory only
             try:
                 return self.call(routine, thread)
             except Unavailable as error:
