@@ -210,6 +210,22 @@ RUNTIME_FILE = re.compile(
 FORKS = ("__kmpc_fork_call", "GOMP_parallel")
 """The entry points by which clang's and gcc's code begins a region. Each runtime has one of them or both."""
 
+FORK_IF, SERIALIZES = "__kmpc_fork_call_if", "__kmpc_serialized_parallel"
+"""The entry points by which clang's code begins a region with an ``if`` clause, and one whose clause is false."""
+
+PUSHES, UNREAD_PUSHES = ("__kmpc_push_num_threads", "__kmpc_push_num_threads_strict"), ("__kmpc_push_num_threads_list",)
+"""The entry points that take the number of a ``num_threads`` clause, and those that take several numbers."""
+
+
+def begins_region(routine: str) -> bool:
+    """Return whether *routine* is an entry point that begins a region, with a team of any size."""
+    return (
+        routine in FORKS
+        or routine == FORK_IF
+        or (routine.startswith("GOMP_parallel") and routine != "GOMP_parallel_end")
+    )
+
+
 FIRST_ENTRIES = ("__kmpc_fork_", "__kmpc_serialized_parallel", "__kmpc_omp_task_alloc", "GOMP_parallel", "GOMP_task")
 """Prefixes of entry points that start a region or a task. A program enters a runtime by one of them."""
 

@@ -181,6 +181,24 @@ class TaskHandle(NumberedTask, Protocol):
         """
 
 
+@record
+class TeamSizing:
+    """The settings by which a runtime chose the size of a region's team.
+
+    ``nthreads`` (nthreads-var), ``dynamic`` (dyn-var), ``thread_limit`` (thread-limit-var, None for no limit) and
+    ``max_active_levels`` (max-active-levels-var) are those of the task that encountered the region; ``active_level`` is
+    the active level of that task. ``max_active_levels`` is None if the runtime decides by another variable.
+    ``others`` are the names of further settings that may have given the team fewer threads.
+    """
+
+    nthreads: int
+    dynamic: bool
+    thread_limit: int | None
+    max_active_levels: int | None
+    active_level: int
+    others: tuple[str, ...] = ()
+
+
 class ParallelHandle(Numbered, Protocol):
     """A parallel region (``ompd_parallel_handle_t``); serialized regions that share a team have a handle each."""
 
@@ -193,6 +211,12 @@ class ParallelHandle(Numbered, Protocol):
 
     def size(self) -> int:
         """Return the number of threads of the region's team (team-size-var)."""
+
+    def sizing(self) -> TeamSizing:
+        """Return the settings by which the runtime chose the size of the region's team.
+
+        :raises Unavailable: if one of them is unknown, or if other rules apply to the region
+        """
 
     def level(self) -> int:
         """Return the number of enclosing regions, including this one (levels-var)."""

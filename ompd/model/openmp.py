@@ -302,6 +302,11 @@ class ParallelRecord(Record):
     ``id`` is unique in one answer; ``enclosing`` is the id of the enclosing region, None at level 1. ``threads`` are
     the native ids of the team in thread-number order, with None for an unreadable thread. ``ompt_id`` is the region's
     number in a runtime with OMPT of 2015.
+
+    ``requested`` is the number of threads that the region requested. ``requested_by`` is ``num_threads`` for the value
+    of that clause, ``if`` for the one thread of a false ``if`` clause, ``nthreads-var`` for a region without either.
+    ``reduced_by`` is the variable that gave the team fewer threads: ``max-active-levels-var``, ``dyn-var`` or
+    ``thread-limit-var``; None if the team has all. ``reduction`` is the variable's value in words.
     """
 
     id: str
@@ -314,6 +319,10 @@ class ParallelRecord(Record):
     threads: tuple[int | None, ...]
     tool_data: int | None = None
     ompt_id: int | None = None
+    requested: int | None = None
+    requested_by: str | None = None
+    reduced_by: str | None = None
+    reduction: str | None = None
     unavailable: Mapping[str, str] = field(default_factory=dict)
 
 

@@ -9,7 +9,7 @@ from operator import attrgetter
 from ompd.contract.plugin import AddressSpace, ParallelHandle
 from ompd.errors import OmpdError
 from ompd.model import Answer, ParallelRecord
-from ompd.questions import places
+from ompd.questions import places, team_sizes
 from ompd.questions.facts.answers import (
     answer,
     as_tree,
@@ -68,6 +68,7 @@ def _record(session: Session, runtime: LoadedRuntime, problems: Problems, region
     function = places.named(facts, "function", facts.get("function", places.region_function, session, region))
     members = tuple(facts.get(f"threads[{number}]", _member, session, region, number) for number in range(size or 0))
     _note_absent(region, members, facts, problems)
+    requested, reduction = _sizes(session, region, facts)
     return ParallelRecord(
         id=region.id,
         runtime=runtime.id,
@@ -79,8 +80,23 @@ def _record(session: Session, runtime: LoadedRuntime, problems: Problems, region
         tool_data=facts.get("tool_data", region.tool_data),
         threads=members,
         ompt_id=facts.own("ompt_id", region.ompt_id),
+        requested=requested.threads if requested is not None else None,
+        requested_by=requested.by if requested is not None else None,
+        reduced_by=reduction.by if reduction is not None else None,
+        reduction=team_sizes.words(session, reduction) if reduction is not None else None,
         unavailable=facts.unavailable,
     )
+
+
+def _sizes(
+    session: Session, region: ParallelHandle, facts: Facts
+) -> tuple[team_sizes.Requested | None, team_sizes.Reduction | None]:
+    requested = facts.get("requested", team_sizes.requested, session, region)
+    if requested is None:
+        for name in ("requested_by", "reduced_by"):
+            facts.unavailable[name] = facts.unavailable["requested"]
+        return None, None
+    return requested, facts.get("reduced_by", team_sizes.reduction, region, requested.threads)
 
 
 def _note_absent(region: ParallelHandle, members: Sequence[int | None], facts: Facts, problems: Problems) -> None:

@@ -46,7 +46,8 @@ def _shapes(children: Mapping[str | None, list[ParallelRecord]]) -> dict[str, in
     known: dict[tuple[Any, ...], int] = {}
     shapes: dict[str, int] = {}
     for row in reversed(order):
-        own = (row.runtime, row.team_size, row.active_level, row.function, tuple(sorted(row.unavailable)))
+        sizes = row.team_size, row.requested, row.requested_by, row.reduction
+        own = (row.runtime, *sizes, row.active_level, row.function, tuple(sorted(row.unavailable)))
         look = (own, tuple(shapes[child.id] for child in children.get(row.id, ())))
         shapes[row.id] = known.setdefault(look, len(known))
     return shapes
@@ -58,6 +59,11 @@ def _region_text(group: Sequence[ParallelRecord], verbose: bool, inside_folded: 
     row = group[0]
     size = format_field(row, "team_size")
     team = f"{size} thread{'' if row.team_size == 1 else 's'}"
+    if row.requested is not None and row.team_size is not None and row.requested > row.team_size:
+        team += f" of {row.requested} requested"
+        team += f" ({row.reduction or format_field(row, 'reduced_by')})"
+    elif verbose:
+        team += f" of {format_field(row, 'requested')} requested"
     place = format_place(row.function, verbose=verbose) if row.function is not None else format_field(row, "function")
     words = [
         f"parallel  {place}",

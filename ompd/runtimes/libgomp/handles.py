@@ -14,7 +14,15 @@ from ompd.contract.helpers.defaults import Unnoted
 from ompd.contract.helpers.walks import MAX_TASKS
 from ompd.contract.kept import OwnState
 from ompd.contract.ompd import ThreadIdKind
-from ompd.contract.plugin import ConstructCode, FrameAddress, Outside, SchedulingPoint, TaskWait, ThreadState
+from ompd.contract.plugin import (
+    ConstructCode,
+    FrameAddress,
+    Outside,
+    SchedulingPoint,
+    TaskWait,
+    TeamSizing,
+    ThreadState,
+)
 from ompd.contract.process import Frame
 from ompd.contract.waits import BarrierState, LockState
 from ompd.errors import BadInput, CorruptState, NotBegun, OmpdError, Unavailable, Unsupported
@@ -153,6 +161,11 @@ class Parallel(GompTeam, Unnoted, WithoutOmpt):
 
     def size(self) -> int:
         return self.nthreads
+
+    def sizing(self) -> TeamSizing:
+        import ompd.runtimes.libgomp.icvs as icvs
+
+        return icvs.sizing(self)
 
     def level(self) -> int:
         return self.outer_level + 1

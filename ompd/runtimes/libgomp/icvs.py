@@ -6,13 +6,13 @@ query routines, which an emulator runs.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING
 
 from ompd.contract.helpers import icv_readers
 from ompd.contract.helpers.icv_readers import Value
 from ompd.contract.ompd import Scope
-from ompd.contract.plugin import IcvDescription
+from ompd.contract.plugin import IcvDescription, TeamSizing
 from ompd.errors import Unavailable
 from ompd.runtimes.libgomp.handles import InitialTask, Parallel, Task, Thread
 
@@ -61,16 +61,42 @@ _ROUTINES = {
 
 def _global(task: InitialTask, name: str, convert: Callable[[int], Value]) -> Value:
     thread = task.of
-    if task.status() != "executing" or name not in _ROUTINES:
+    if name not in _ROUTINES:
         raise Unavailable("the thread has no task of its own, and the variable of the process has no symbol")
-    return convert(_answer(thread.runtime, thread, _ROUTINES[name]))
+    # While the task is suspended, the thread has another one. Without a task, the routine reads the process's variable.
+    nulls = (thread.view.address_of("task"),) if task.status() != "executing" else ()
+    return convert(_answer(thread.runtime, thread, _ROUTINES[name], nulls))
 
 
-def _answer(runtime: Runtime, thread: Thread, routine: str) -> int:
+def _answer(runtime: Runtime, thread: Thread, routine: str, nulls: Collection[int] = ()) -> int:
     address = runtime.process.symbol_in(runtime.module, routine)
     if address is None:
         raise Unavailable(f"{runtime.module.name} does not export {routine}")
-    return runtime.process.evaluate(address, thread.native).value & 0xFFFFFFFF
+    return runtime.process.evaluate(address, thread.native, nulls).value & 0xFFFFFFFF
+
+
+_NO_LIMIT = 0x7FFFFFFF
+
+
+def sizing(region: Parallel) -> TeamSizing:
+    """Return the variables from which ``gomp_resolve_num_threads`` computes the size of a team.
+
+    :raises Unavailable: if one of them is unknown
+    """
+    task = region.implicit_task(0).generating()
+    if task is None:
+        raise Unavailable("which task encountered the region is unknown")
+    own = region.implicit_task(0).view.layout.fields
+    limit = int(_member("thread_limit_var", _limit)(task))
+    # GCC 9 and 10 decide by nest_var, too.
+    has_levels = "icv.max_active_levels_var" in own
+    return TeamSizing(
+        nthreads=int(_member("nthreads_var")(task)),
+        dynamic=bool(_member("dyn_var", bool)(task)),
+        thread_limit=limit if limit < _NO_LIMIT else None,
+        max_active_levels=int(_member("max_active_levels_var")(task)) if has_levels else None,
+        active_level=region.outer_active_level,
+    )
 
 
 def _run_sched(task: Task | InitialTask) -> str:
@@ -81,7 +107,7 @@ def _run_sched(task: Task | InitialTask) -> str:
 
 
 def _limit(value: int) -> int:
-    return min(value, 0x7FFFFFFF)  # like omp_get_thread_limit()
+    return min(value, _NO_LIMIT)  # like omp_get_thread_limit()
 
 
 def _process_wide(routine: str, convert: Callable[[int], Value] = int) -> Callable[[Runtime], Value]:

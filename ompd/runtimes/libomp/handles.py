@@ -20,7 +20,7 @@ from ompd.contract.kept import OwnState
 from ompd.contract.memory import StructView
 from ompd.contract.ompd import ThreadIdKind
 from ompd.contract.ompt import state_name
-from ompd.contract.plugin import ConstructCode, FrameAddress, SchedulingPoint, TaskWait, ThreadState
+from ompd.contract.plugin import ConstructCode, FrameAddress, SchedulingPoint, TaskWait, TeamSizing, ThreadState
 from ompd.errors import BadInput, CorruptState, LayoutUnavailable, MemoryFault, OmpdError, Unavailable, Unsupported
 from ompd.records import record
 from ompd.runtimes.libomp.stacks import constructs, states
@@ -329,6 +329,11 @@ class Parallel(Unnumbered):
     def size(self) -> int:
         """Return ``t_nproc``, which is 1 for a serialized region."""
         return self.team.t_nproc
+
+    def sizing(self) -> TeamSizing:
+        import ompd.runtimes.libomp.icvs as icvs
+
+        return icvs.sizing(self)
 
     def level(self) -> int:
         """Return the level of this region. ``t_level`` is the level of the innermost region of the team."""

@@ -8,7 +8,7 @@ from its current task. Two variables that OMPD libraries leave out are read from
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -16,8 +16,16 @@ from ompd.contract.helpers import icv_readers
 from ompd.contract.helpers.icv_readers import Value
 from ompd.contract.memory import StructLayout, StructView, read_pointer, read_signed, read_unsigned
 from ompd.contract.ompd import Scope
-from ompd.contract.plugin import IcvDescription
-from ompd.errors import CorruptState, FieldNotFound, LayoutUnavailable, MemoryFault, Unavailable, Unsupported
+from ompd.contract.plugin import IcvDescription, TeamSizing
+from ompd.errors import (
+    CorruptState,
+    FieldNotFound,
+    LayoutUnavailable,
+    MemoryFault,
+    SymbolNotFound,
+    Unavailable,
+    Unsupported,
+)
 from ompd.runtimes.libomp.handles import Parallel, Task, Thread
 
 if TYPE_CHECKING:
@@ -95,6 +103,74 @@ def display_control_vars(runtime: Runtime) -> Mapping[str, str]:
     text = runtime.heap.read(block, size).split(b"\0", 1)[0].decode("utf-8", "replace")
     pairs = (line.partition("=") for line in text.split("\n") if "=" in line)
     return {name.strip(): value.strip() for name, _, value in pairs}
+
+
+# The size of a team
+
+_NO_LIMIT = 0x7FFFFFFF
+_SERIAL = 1  # enum library_type: library_serial
+# The runtime has room for this many threads, even if the copies of threadprivate variables are in fixed arrays.
+_SURE_CAPACITY = 100
+_DEVICE_LIMITS = ("KMP_DEVICE_THREAD_LIMIT", "KMP_ALL_THREADS", "KMP_MAX_THREADS")
+
+
+def sizing(region: Parallel) -> TeamSizing:
+    """Return the variables from which ``__kmp_fork_call`` and ``__kmp_reserve_threads`` compute the size of a team.
+
+    :raises Unavailable: if one of them is unknown, and for regions inside of a ``teams`` construct
+    """
+    if any(team.t_level == 0 and team.t_parent is not None for team in region.team.chain):
+        raise Unavailable("the region is inside of a teams construct, which has its own limits")
+    if region.place > 1:
+        raise Unavailable("nested serialized regions share one task descriptor, so that its variables may be newer")
+    task = region.implicit_task(0).generating()
+    if task is None:
+        raise Unavailable("which task encountered the region is unknown")
+    own, parent = _icvs(task), _icvs(_implicit(region, task))
+    # The runtime reads these two from the implicit task, even if an explicit task encountered the region.
+    if any(own.signed(name) != parent.signed(name) for name in ("nproc", "dynamic")):
+        raise Unavailable("the task that encountered the region, an explicit one, has other settings than its thread")
+    limit = own.signed("thread_limit")
+    return TeamSizing(
+        nthreads=own.signed("nproc"),
+        dynamic=own.signed("dynamic") != 0,
+        thread_limit=limit if 0 < limit < _NO_LIMIT else None,
+        max_active_levels=own.signed("max_active_levels"),
+        active_level=region.active_level() - (region.size() > 1),
+        # On a target construct the clause limits the regions of the explicit task that clang makes of the construct.
+        others=(*_other_limits(region.team.runtime), *(("thread_limit",) if task.kind() == "explicit" else ())),
+    )
+
+
+def _implicit(region: Parallel, task: Task) -> Task:
+    # The implicit task of the thread that encountered a region, in the enclosing region.
+    enclosing = region.enclosing()
+    if task.kind() != "explicit":
+        return task
+    if enclosing is None:
+        raise Unavailable("an explicit task outside of all regions encountered the region")
+    numbers = [number for number in range(enclosing.size()) if enclosing.member(number) == region.member(0)]
+    if not numbers:
+        raise CorruptState(region.team.address, "the primary thread is not in the enclosing team")
+    return enclosing.implicit_task(numbers[0])
+
+
+def _other_limits(runtime: Runtime) -> Iterator[str]:
+    # Settings that no control variable shows, if they may have given a team fewer threads.
+    given = runtime.process.environment()
+    try:
+        is_serial = _global(runtime, name="__kmp_library", routine="kmp_get_library") == _SERIAL
+    except (Unavailable, SymbolNotFound):
+        is_serial = "KMP_LIBRARY" in given
+    if is_serial:
+        yield "KMP_LIBRARY=serial"
+    yield from (name for name in _DEVICE_LIMITS if name in given)
+    try:
+        is_fixed = _global(runtime, name="__kmp_tp_cached") != 0
+    except (Unavailable, SymbolNotFound):
+        is_fixed = True
+    if is_fixed and len(runtime.threads()) > _SURE_CAPACITY:
+        yield "KMP_ALL_THREADPRIVATE"
 
 
 # Variables of tasks

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from ompd.contract.helpers.walks import MAX_NESTING
 from ompd.contract.memory import StructView, read_words
-from ompd.errors import BadInput, CorruptState
+from ompd.errors import BadInput, CorruptState, Unavailable
 from ompd_stub import stacks, waits
 
 if TYPE_CHECKING:
@@ -113,6 +113,9 @@ class Region:
 
     def size(self) -> int:
         return self.team.size
+
+    def sizing(self) -> NoReturn:
+        raise Unavailable("this plugin does not know how the stub chooses the size of a team")
 
     def level(self) -> int:
         return self.team.level

@@ -99,6 +99,9 @@ class Region(Handle):
             raise CorruptState(0, f"{self.space.hosted_library.name} says that a team has {size} threads")
         return size
 
+    def sizing(self) -> NoReturn:
+        no_call("how a runtime chooses the size of a team")
+
     def level(self) -> int:
         return self.number(LEVEL, Scope.PARALLEL)
 
