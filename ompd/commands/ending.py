@@ -73,7 +73,7 @@ def format_warnings(answer: Any) -> list[str]:
 
 
 _SUPPLY = ("throttled", "few_processors", "starved", "spin_burn", "limits")
-_HEALTHY = frozenset(("no_stall", "laggard", "oversubscribed", *_SUPPLY))
+_HEALTHY = frozenset(("no_stall", "laggard", "oversubscribed", "small_team", *_SUPPLY))
 
 
 def status_of_why(answer: Answer[Any]) -> int:

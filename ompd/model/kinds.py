@@ -225,6 +225,7 @@ class VerdictKind(Word):
     BARRIER_ABSENT = "barrier_absent"
     EXTERNAL_WAIT = "external_wait"
     LAGGARD = "laggard"
+    SMALL_TEAM = "small_team"
     UNDECIDED = "undecided"
     LOST_WAKEUP = "lost_wakeup"
     RUNTIME_UNLOADED = "runtime_unloaded"

@@ -105,6 +105,7 @@ WHYS: Mapping[str, Why] = {
         Why("lost_wakeup", "lock", compilers=("gcc",), runtimes=(GNU,)),
         Why("oversubscribed", "barrier", environment=SPINNING),
         *_cases("no_stall", "parallel serial"),
+        Why("small_team", "counts", environment={"OMP_THREAD_LIMIT": "2"}),
         Why("duplicate_runtimes", "mutex", compilers=("gcc",), runtimes=(GNU,), second=("clang", LLVM)),
         Why("exception", "lock", compilers=("g++", "clang++")),
         *_cases("guards", "mutexes section", compilers=("g++", "clang++")),

@@ -64,7 +64,8 @@ def _look_at(process_id: int) -> tuple[VerdictRecord, str | None] | None:
 
 def _waits(verdict: VerdictRecord) -> bool:
     # Of a process that runs, parts change while they are read: then it is undecided whether its threads go on.
-    return verdict.kind not in (VerdictKind.NO_STALL, VerdictKind.LAGGARD, VerdictKind.UNDECIDED)
+    goes_on = (VerdictKind.NO_STALL, VerdictKind.SMALL_TEAM, VerdictKind.LAGGARD, VerdictKind.UNDECIDED)
+    return verdict.kind not in goes_on
 
 
 def _record(process_id: int, verdict: VerdictRecord, executable: str | None, rank: int | None) -> ChildRecord:

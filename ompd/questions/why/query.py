@@ -22,6 +22,7 @@ from ompd.questions.facts.damage import changes, is_damaged
 from ompd.questions.why.branches import Branches
 from ompd.questions.why.collect import collect
 from ompd.questions.why.looks import Look
+from ompd.questions.why.small_teams import with_small_teams
 from ompd.questions.why.sources import MarkedLines
 from ompd.session import Session
 
@@ -45,6 +46,7 @@ def ask(session: Session, earlier: Look | None = None) -> WhyAnswer:
     moment = replace(moment, alone=branches.of_primary_threads())
     before = earlier or Look((), None)
     verdicts, nodes, edges = concluded(moment, before.moments, before.seconds, before.supply)
+    verdicts = with_small_teams(session, moment, verdicts)
     verdicts, stacks_answer = _with_stacks(session, branches.added_to(verdicts))
     verdicts = (MarkedLines(session, verdicts[0], moment.held).added(), *verdicts[1:])
     complete, warnings = threads.complete, threads.warnings

@@ -100,7 +100,7 @@ def why_lines(
 def headline(verdict: VerdictRecord) -> str:
     """Return the summary behind the leading words for what is wrong and how sure that is: ``likely hang: …``."""
     kind, stuck, summary = verdict.kind, verdict.stuck, verdict.summary
-    if kind is VerdictKind.NO_STALL or summary.startswith("no "):
+    if kind in (VerdictKind.NO_STALL, VerdictKind.SMALL_TEAM) or summary.startswith("no "):
         return summary
     if verdict.is_about_supply:
         return summary if kind is VerdictKind.LIMITS else f"slow: {summary}"

@@ -1,0 +1,105 @@
+"""Regions that got fewer threads than their ``num_threads`` clause requested, while members of their teams work.
+
+A program that counts on the number in the clause then waits for threads that do not exist, by a loop of its own, or
+leaves their part of the work undone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import PurePosixPath
+
+from ompd.analysis.moment import Moment
+from ompd.model import Evidence, ParallelRecord, ThreadRecord, VerdictRecord
+from ompd.model.kinds import Confidence, VerdictKind
+from ompd.questions import regions
+from ompd.questions.team_sizes import CLAUSE, DYNAMIC, LEVELS, LIMIT
+from ompd.session import Session
+
+_MOST = 3  # verdicts
+_ADVICE = {
+    LIMIT: "or let the team have them all: raise OMP_THREAD_LIMIT, or remove it",
+    DYNAMIC: "or let the team have them all: OMP_DYNAMIC=false, or omp_set_dynamic(0) before the region",
+}
+
+
+def with_small_teams(session: Session, moment: Moment, verdicts: Sequence[VerdictRecord]) -> tuple[VerdictRecord, ...]:
+    """Return *verdicts* and those on regions with fewer threads than requested.
+
+    These are remarks: they come first only if nothing hangs, and none is made if threads are stuck for another reason.
+    """
+    if any(verdict.stuck in (Confidence.PROVEN, Confidence.LIKELY) for verdict in verdicts):
+        return tuple(verdicts)
+    small = tuple(_small_teams(session, moment))
+    nothing_hangs = bool(verdicts) and verdicts[0].kind is VerdictKind.NO_STALL
+    return (*small, *verdicts) if nothing_hangs else (*verdicts, *small)
+
+
+def _small_teams(session: Session, moment: Moment) -> Iterator[VerdictRecord]:
+    at_work: dict[tuple[str, str], list[ThreadRecord]] = {}
+    for row in moment.threads:
+        if row.runtime is not None and row.parallel is not None and row.wait is None and _works(row):
+            at_work.setdefault((row.runtime, row.parallel), []).append(row)
+    if not at_work:
+        return
+    rows = moment.regions if moment.regions is not None else regions.ask(session).rows
+    teams: dict[tuple[object, ...], list[ThreadRecord]] = {}
+    first: dict[tuple[object, ...], ParallelRecord] = {}
+    for region in rows:
+        members = at_work.get((region.runtime, region.id))
+        if members is None or not _is_small(region):
+            continue
+        key: tuple[object, ...] = (region.function, region.requested, region.team_size, region.reduction)
+        first.setdefault(key, region)
+        teams.setdefault(key, []).extend(members)
+    for key, members in list(teams.items())[:_MOST]:
+        yield _verdict(first[key], members)
+
+
+def _works(row: ThreadRecord) -> bool:
+    return row.state is not None and row.state.startswith("work")
+
+
+def _is_small(region: ParallelRecord) -> bool:
+    # Whether the team is smaller than the clause requests, other than by its level. Inner regions have one thread by
+    # default, so a region whose reason is unknown is left out, too, if it may be such a one.
+    size, requested = region.team_size, region.requested
+    if region.requested_by != CLAUSE or size is None or requested is None or size >= requested:
+        return False
+    return region.reduced_by in (LIMIT, DYNAMIC) or (
+        region.reduced_by != LEVELS and (region.enclosing is None or size > 1)
+    )
+
+
+def _verdict(region: ParallelRecord, members: Sequence[ThreadRecord]) -> VerdictRecord:
+    got = f"requested {region.requested} threads and got {region.team_size}"
+    reason = f" ({region.reduction})" if region.reduction is not None else ""
+    evidence = [Evidence(f"the code passes {region.requested} as num_threads", "derived")]
+    if region.reduction is not None:
+        evidence.append(Evidence(f"{region.reduced_by} gave the team fewer", "runtime"))
+    natives = [row.native_thread_id for row in members if row.native_thread_id is not None]
+    unknown = region.unavailable.get("reduced_by")
+    return VerdictRecord(
+        kind=VerdictKind.SMALL_TEAM,
+        stuck=Confidence.UNKNOWN,
+        confidence=Confidence.POSSIBLE,
+        summary=f"{_name(region)} {got}{reason}: code that counts on {region.requested} may wait for ever",
+        advice=(
+            "inside of the region, count with omp_get_num_threads(): a team may be smaller than num_threads",
+            *((_ADVICE[region.reduced_by],) if region.reduced_by in _ADVICE else ()),
+        ),
+        roots=tuple(natives),
+        evidence=tuple(evidence),
+        unknowns=(f"what gave the team fewer threads: {unknown}",) if unknown is not None else (),
+        next_step="ompd parallel TARGET",
+        place=next((row.where for row in members if row.where is not None), None),
+    )
+
+
+def _name(region: ParallelRecord) -> str:
+    function = region.function
+    if function is not None and function.file is not None and function.line is not None:
+        return f"the region at {PurePosixPath(function.file).name}:{function.line}"
+    if function is not None and function.function is not None:
+        return f"a region in {function.function}"
+    return f"the region {region.id}"
