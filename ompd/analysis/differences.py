@@ -252,16 +252,16 @@ def _wait(wait: Wait | None) -> str | None:
 
 
 def _with_object(text: str | None, row: ThreadRecord) -> str:
-    known = row.wait.object if row.wait is not None else None
-    return f"{text} {known:#x}" if known is not None else f"{text} ?"
+    address = row.wait.object if row.wait is not None else None
+    return f"{text} {address:#x}" if address is not None else f"{text} ?"
 
 
 def _place(place: Place | RegionFunction | None) -> str | None:
     if place is None:
         return None
-    at = f"{place.file.rpartition('/')[2]}:{place.line} " if place.file is not None and place.line is not None else ""
-    address = f"{place.address:#x}" if place.address is not None else "?"
-    return f"{at}{place.function or ('' if at else address)}".rstrip()
+    if place.file is not None and place.line is not None:
+        return f"{place.file.rpartition('/')[2]}:{place.line} {place.function or ''}".rstrip()
+    return place.function or (f"{place.address:#x}" if place.address is not None else "?")
 
 
 # Tasks
@@ -272,12 +272,9 @@ def _tasks(
 ) -> Iterator[TaskChange]:
     if before is None or after is None:
         return
-    groups = [defaultdict(dict), defaultdict(dict)]  # type: list[defaultdict[tuple[str | None, str | None], dict[str, TaskRecord]]]
-    for rows, found in zip((before, after), groups, strict=True):
-        for row in rows:
-            found[row.kind, _place(row.function)][row.id] = row
-    for key in dict.fromkeys((*groups[0], *groups[1])):
-        old, new = groups[0].get(key, {}), groups[1].get(key, {})
+    groups_before, groups_after = _grouped(before), _grouped(after)
+    for key in dict.fromkeys((*groups_before, *groups_after)):
+        old, new = groups_before.get(key, {}), groups_after.get(key, {})
         counts = [Counter(row.status or "?" for row in rows.values()) for rows in (old, new)]
         common = old.keys() & new.keys()
         changed = sum((old[name].status, old[name].thread) != (new[name].status, new[name].thread) for name in common)
@@ -290,6 +287,14 @@ def _tasks(
             gone=len(old) - len(common) if is_same else None,
             changed=changed if is_same else None,
         )
+
+
+def _grouped(rows: Sequence[TaskRecord]) -> Mapping[tuple[str | None, str | None], dict[str, TaskRecord]]:
+    # Return the tasks by kind and place, and each group by the tasks' ids.
+    groups: defaultdict[tuple[str | None, str | None], dict[str, TaskRecord]] = defaultdict(dict)
+    for row in rows:
+        groups[row.kind, _place(row.function)][row.id] = row
+    return groups
 
 
 # Counters
@@ -305,10 +310,10 @@ def _counters(before: Sight, after: Sight) -> Iterator[CounterChange]:
         states = [Counter(filter(None, map(_state, rows))) for rows in (before.threads, after.threads)]
         for name in sorted(states[0].keys() | states[1].keys()):
             yield CounterChange(f"threads in {name}", *(count[name] for count in states))
-    for what, rows in (("regions", (before.regions, after.regions)), ("tasks", (before.tasks, after.tasks))):
-        if rows[0] is not None and rows[1] is not None:
-            yield CounterChange(what, len(rows[0]), len(rows[1]))
+    if before.regions is not None and after.regions is not None:
+        yield CounterChange("regions", len(before.regions), len(after.regions))
     if before.tasks is not None and after.tasks is not None:
+        yield CounterChange("tasks", len(before.tasks), len(after.tasks))
         statuses = [Counter(row.status or "?" for row in rows) for rows in (before.tasks, after.tasks)]
         for name in sorted(statuses[0].keys() | statuses[1].keys()):
             yield CounterChange(f"tasks {name}", *(count[name] for count in statuses))

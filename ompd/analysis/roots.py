@@ -59,12 +59,10 @@ class Solved:
             return
         for need in self.graph.needs[index]:
             targets = self.targets(need)
-            if need.kind is EdgeKind.MAY_RUN and self._is_free(targets):
-                targets = tuple(t for t in targets if self.graph.nodes[t].outlook is Outlook.RUNS)[:1]
-            yield from targets
-
-    def _is_free(self, targets: Sequence[int]) -> bool:
-        return any(self.graph.nodes[target].outlook is Outlook.RUNS for target in targets)
+            running = (target for target in targets if self.graph.nodes[target].outlook is Outlook.RUNS)
+            executor = next(running, None) if need.kind is EdgeKind.MAY_RUN else None
+            # One running thread that may execute the task is enough: the task does not wait for the others.
+            yield from targets if executor is None else (executor,)
 
     def targets(self, need: Need) -> tuple[int, ...]:
         """Return the nodes that can meet *need* in the reasoned view, an empty tuple if they are unknown."""
@@ -114,14 +112,14 @@ def _roots(
     ends: list[tuple[End, tuple[int, ...]]] = []
     merged: dict[tuple[End, str], int] = {}
     for component in components(waiting, successors):
-        inside = set(component)
+        members = set(component)
         bits = 0
         for node in component:
             for target in successors[node]:
-                if target not in inside:
+                if target not in members:
                     bits |= reachable[target]
         is_cycle = len(component) > 1 or component[0] in successors[component[0]]
-        if is_cycle and (not bits or inside <= stuck[View.REASONED]):
+        if is_cycle and (not bits or members <= stuck[View.REASONED]):
             bits |= 1 << len(ends)
             is_open = any(len(need.reasoned) > 1 for node in component for need in graph.needs[node])
             ends.append((End.CYCLE, tuple(sorted(component)) if is_open else _in_order(component, successors)))
@@ -161,7 +159,7 @@ def _end(graph: WaitGraph, index: int, stuck: Set[int]) -> End:
 
 def _in_order(component: Sequence[int], successors: Sequence[Sequence[int]]) -> tuple[int, ...]:
     # Return the shortest cycle in the component that begins at its node with the lowest index.
-    inside = set(component)
+    members = set(component)
     start = min(component)
     before: dict[int, int] = {}
     front = [start]
@@ -173,7 +171,7 @@ def _in_order(component: Sequence[int], successors: Sequence[Sequence[int]]) -> 
                 while ring[-1] != start:
                     ring.append(before[ring[-1]])
                 return tuple(reversed(ring))
-            if target in inside and target not in visited:
+            if target in members and target not in visited:
                 visited.add(target)
                 before[target] = node
                 front.append(target)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 
@@ -99,9 +99,9 @@ class _Waits:
     def _doacross(self, index: int, row: ThreadRecord, wait: Wait) -> None:
         # Only the thread that executes an iteration can report it as done, and that thread is a member of the team.
         nodes, graph = self._nodes, self._graph
-        which = wait.symbol or "an iteration"
-        key = f"{wait.object:#x}:{which}" if wait.object is not None else str(row.native_thread_id)
-        name = f"{which} of a doacross loop"
+        iteration = wait.symbol or "an iteration"
+        key = f"{wait.object:#x}:{iteration}" if wait.object is not None else str(row.native_thread_id)
+        name = f"{iteration} of a doacross loop"
         node = graph.add(Node(f"doacross:{key}", Kind.DOACROSS, name, object=wait.object))
         nodes.waits_for(index, node, source="runtime" if wait.object is not None else "stack")
         if graph.needs[node]:
@@ -112,38 +112,36 @@ class _Waits:
             source = wait.owner_source or "runtime"
             graph.need(node, Need((nodes.thread(wait.owner),), 1, EdgeKind.HELD_BY, source, why))
         elif len(team) == row.team_size:
-            # A member at a barrier has left the loop already, so it does not execute the awaited iteration.
-            waits = {other: nodes.rows[other].wait for other in team if other != index}
-            inside = {
-                other: other_wait
-                for other, other_wait in waits.items()
-                if other_wait is None or other_wait.kind is not Kind.BARRIER
-            }
+            others = [member for member in team if member != index]
+            graph.need(node, self._need_of_iteration(wait, others))
             if wait.iteration is not None:
-                possible = tuple(other for other, other_wait in inside.items() if not _is_beyond(other_wait, wait))
-                why = "the other members have left the loop, or execute later iterations"
-                if not possible:
-                    possible, why = tuple(waits), "all members have left the loop, or execute later iterations"
-                graph.need(node, Need(possible, 1, EdgeKind.HELD_BY, "derived", why))
                 return
-            # A thread that itself waits for an iteration likely executes a later iteration.
-            at_work = [
-                other
-                for other, other_wait in inside.items()
-                if other_wait is None or other_wait.kind is not Kind.DOACROSS
-            ]
-            only = tuple(at_work) if len(at_work) == 1 else ()
-            need = nodes.unknown(
-                "who executes an iteration is not recorded",
-                only,
-                "all others of its team have left the loop, or wait for an iteration" if only else None,
-            )
-            graph.need(node, replace(need, targets=tuple(inside)))
         else:
             graph.need(node, nodes.unknown("nothing records who executes it"))
             return
         if wait.owner_source != "runtime" and (wait.object is None or wait.owner_source is not None):
             nodes.doubt(node, f"{name}: whether it is done is not known")
+
+    def _need_of_iteration(self, wait: Wait, others: Sequence[int]) -> Need:
+        # Return the need for the member of the team that executes the awaited iteration, one of *others*.
+        rows = self._nodes.rows
+        # A member at a barrier has left the loop already, so it does not execute the iteration.
+        in_loop = {member: rows[member].wait for member in others if not _is_at(Kind.BARRIER, rows[member].wait)}
+        if wait.iteration is not None:
+            possible = tuple(member for member, its_wait in in_loop.items() if not _is_beyond(its_wait, wait))
+            why = "the other members have left the loop, or execute later iterations"
+            if not possible:
+                possible, why = tuple(others), "all members have left the loop, or execute later iterations"
+            return Need(possible, 1, EdgeKind.HELD_BY, "derived", why)
+        # A thread that itself waits for an iteration likely executes a later iteration.
+        at_work = tuple(member for member, its_wait in in_loop.items() if not _is_at(Kind.DOACROSS, its_wait))
+        reason = "who executes an iteration is not recorded"
+        if len(at_work) == 1:
+            why = "all others of its team have left the loop, or wait for an iteration"
+            need = self._nodes.unknown(reason, at_work, why)
+        else:
+            need = self._nodes.unknown(reason)
+        return replace(need, targets=tuple(in_loop))
 
     def _barrier(self, index: int, row: ThreadRecord, wait: Wait) -> None:
         graph, missing = self._graph, wait.missing
@@ -151,8 +149,8 @@ class _Waits:
             self._nodes.waits_for(index, self._barrier_of_some(row, wait))
             return
         # Threads at one barrier usually share the tuple of missing members, so its identity is tried first.
-        kept = self._barriers.get((row.parallel, id(missing)))
-        if kept is None:
+        entry = self._barriers.get((row.parallel, id(missing)))
+        if entry is None:
             key = f"barrier:{row.runtime}:{row.parallel}:{','.join(map(str, missing[:2]))}:{wait.arrived}"
             is_new = graph.find(key) is None
             node = graph.add(Node(key, Kind.BARRIER, barrier_name(row)))
@@ -160,7 +158,7 @@ class _Waits:
             if is_new:
                 self._needs_of_barrier(node, row, wait, missing)
         else:
-            node = kept[0]
+            node = entry[0]
         if graph.nodes[node].name != barrier_name(row):
             graph.rename(node, _ANY_BARRIER)  # several constructs share the barrier
         self._nodes.waits_for(index, node, evidence=f"{wait.arrived} of {wait.expected} have arrived")
@@ -172,8 +170,8 @@ class _Waits:
         if wait.how == "blocked" and self._lost_members.get(row.parallel or ""):
             return self._lost(row, barrier_name(row))
         name = barrier_name(row)
-        which = f"{row.parallel}:{wait.object:#x}:{name}" if wait.object is not None else row.native_thread_id
-        node = graph.add(Node(f"barrier:{row.runtime}:{which}", Kind.BARRIER, name))
+        key = f"{row.parallel}:{wait.object:#x}:{name}" if wait.object is not None else row.native_thread_id
+        node = graph.add(Node(f"barrier:{row.runtime}:{key}", Kind.BARRIER, name))
         if not graph.needs[node]:
             reason = row.unavailable.get("wait.missing", "who is missing is not known")
             graph.need(node, self._nodes.unknown(f"who has arrived at the barrier is not known: {reason}"))
@@ -183,10 +181,10 @@ class _Waits:
         graph, count = self._graph, self._lost_members[row.parallel or ""]
         node = graph.add(Node(f"barrier:{row.parallel}:{row.state}", Kind.BARRIER, name))
         if not graph.needs[node]:
-            who = f"{counted(count, 'other thread')} of the team"
+            members = f"{counted(count, 'other thread')} of the team"
             reason = "it was not copied by fork()" if self._nodes.moment.is_fork else "it has ended"
             reason = reason if count == 1 else plural(reason)
-            ended = graph.add(Node(f"lost:{row.parallel}", Kind.THREAD, who, Outlook.NEVER, reason=reason))
+            ended = graph.add(Node(f"lost:{row.parallel}", Kind.THREAD, members, Outlook.NEVER, reason=reason))
             graph.need(node, Need((ended,), 1, EdgeKind.MEMBER, "runtime", row.unavailable.get("wait.missing")))
         return node
 
@@ -194,21 +192,20 @@ class _Waits:
     def _lost_members(self) -> dict[str, int]:
         # How many members of a team are missing from the process, by region. Empty if that is uncertain.
         moment = self._nodes.moment
+        regions = moment.regions or ()
         # A thread that cannot be read may be one of the missing members.
-        is_open = any("runtime" in row.unavailable or "thread_num" in row.unavailable for row in moment.threads)
-        if not moment.has_all_threads or is_open or self._has_newcomers() or self._has_strays():
+        has_unread = any("runtime" in row.unavailable or "thread_num" in row.unavailable for row in moment.threads)
+        if not moment.has_all_threads or has_unread or self._has_newcomers() or self._has_strays():
             return {}
-        lost = {region.id: region.threads.count(None) for region in moment.regions or ()}
         # The runtime's own list of threads must have at least as many threads that have ended as members are missing.
-        by_runtime = Counter({region.runtime: 0 for region in moment.regions or ()})
-        for region in moment.regions or ():
-            by_runtime[region.runtime] += lost[region.id]
-        if any(count > moment.gone.get(runtime, 0) for runtime, count in by_runtime.items()):
+        missing_of_runtime: Counter[str] = Counter()
+        for region in regions:
+            missing_of_runtime[region.runtime] += region.threads.count(None)
+        if any(count > moment.gone.get(runtime, 0) for runtime, count in missing_of_runtime.items()):
             return {}
         # Teams with a member that is awake are left out: it may just be starting or ending threads.
         asleep = {row.native_thread_id for row in moment.threads if self._nodes.is_asleep(row)}
-        whole = {r.id for r in moment.regions or () if {t for t in r.threads if t is not None} <= asleep}
-        return {region: count for region, count in lost.items() if region in whole}
+        return {region.id: region.threads.count(None) for region in regions if {*region.threads} - {None} <= asleep}
 
     def _has_strays(self) -> bool:
         # Return whether a thread may be a member with a damaged record: it has no runtime, or no region lists it.
@@ -267,16 +264,7 @@ class _Waits:
     def _hold(self, node: int, row: ThreadRecord, wait: Wait) -> None:
         graph = self._graph
         if wait.owner_gone is not None:
-            # The owner that is recorded in the lock has ended.
-            gone = graph.add(
-                Node(f"gone:{wait.object:#x}", Kind.THREAD, "its owner", Outlook.NEVER, reason=wait.owner_gone)
-            )
-            if any(other.runtime is None for other in self._nodes.rows.values()):
-                # A thread that no runtime knows may be the owner: its record, which would show that, may be damaged.
-                reason = "a thread of the process that no runtime knows may be its owner"
-                graph.need(node, self._nodes.unknown(reason, [gone], wait.owner_gone))
-            else:
-                self._held_by(node, gone, wait, wait.owner_gone)
+            self._hold_by_ended(node, wait, wait.owner_gone)
             return
         if wait.owner is not None:
             self._held_by(node, self._nodes.thread(wait.owner), wait, "its owner is recorded")
@@ -287,9 +275,9 @@ class _Waits:
                 self._nodes.doubt(node, f"{lock_name(wait)}: {doubt}")
             return
         reason = row.unavailable.get("wait.owner", "its owner is not recorded")
-        found = self._holders.of(wait, kind_of=wait.kind)
-        reasoned = [self._nodes.threads[native] for native in found.threads if native in self._nodes.threads]
-        why = found.reason
+        holding = self._holders.of(wait, kind_of=wait.kind)
+        reasoned = [self._nodes.threads[native] for native in holding.threads if native in self._nodes.threads]
+        why = holding.reason
         if not reasoned and wait.kind is Kind.ORDERED:
             reasoned, why = self._turn(row, wait)
         if not reasoned and wait.kind is Kind.INTERNAL_LOCK:
@@ -299,15 +287,25 @@ class _Waits:
             why = "threads that are awake inside of the runtime may have set it" if reasoned else why
         graph.need(node, self._nodes.unknown(reason, reasoned, why))
 
+    def _hold_by_ended(self, node: int, wait: Wait, reason: str) -> None:
+        # The owner that is recorded in the lock has ended.
+        owner = self._graph.add(Node(f"gone:{wait.object:#x}", Kind.THREAD, "its owner", Outlook.NEVER, reason=reason))
+        if all(row.runtime is not None for row in self._nodes.rows.values()):
+            self._held_by(node, owner, wait, reason)
+            return
+        # A thread that no runtime knows may be the owner: its record, which would show that, may be damaged.
+        doubt = "a thread of the process that no runtime knows may be its owner"
+        self._graph.need(node, self._nodes.unknown(doubt, [owner], reason))
+
     def _turn(self, row: ThreadRecord, wait: Wait) -> tuple[list[int], str | None]:
         # Return the thread whose iteration is next in an ordered loop. It is the only member of the team that neither
         # waits for its turn nor is at a barrier behind the loop.
         nodes = self._nodes
         team = nodes.by_region.get(row.parallel, []) if row.parallel is not None else []
-        before_it = [index for index in team if not _is_done(nodes.rows[index].wait)]
-        if wait.kind is not Kind.ORDERED or len(team) != row.team_size or len(before_it) != 1:
+        at_work = [index for index in team if not _is_done(nodes.rows[index].wait)]
+        if wait.kind is not Kind.ORDERED or len(team) != row.team_size or len(at_work) != 1:
             return [], None
-        return before_it, "all others of its team wait for their turn, or are at a barrier"
+        return at_work, "all others of its team wait for their turn, or are at a barrier"
 
     def _held_by(self, node: int, holder: int, wait: Wait, why: str) -> None:
         source, address, value = wait.owner_source or "runtime", wait.owner_address, wait.owner_value
@@ -338,6 +336,10 @@ def _is_beyond(wait: Wait | None, awaited: Wait) -> bool:
         and awaited.iteration is not None
         and wait.iteration >= awaited.iteration
     )
+
+
+def _is_at(kind: Kind, wait: Wait | None) -> bool:
+    return wait is not None and wait.kind is kind
 
 
 def _is_done(wait: Wait | None) -> bool:

@@ -33,15 +33,15 @@ class Holders:
         self._runtimes = {row.native_thread_id: row.runtime for row in moment.threads}
         self._of_unknown: list[int] = []  # threads that hold an unidentified lock
         for thread, constructs in moment.held.items():
-            for held in constructs:
-                kind = _SAME.get(held.kind, held.kind)
-                if kind is Kind.ATOMIC and held.object is None:
-                    _keep(self._atomic, thread, held)
-                if held.object is not None:
-                    _keep(self._by_object.setdefault((kind, held.object), {}), thread, held)
-                if held.symbol is not None:
-                    _keep(self._by_symbol.setdefault((kind, held.symbol), {}), thread, held)
-            if any(held.object is None and held.is_certain and held.kind.is_passed_on for held in constructs):
+            for construct in constructs:
+                kind = _SAME.get(construct.kind, construct.kind)
+                if kind is Kind.ATOMIC and construct.object is None:
+                    _keep(self._atomic, thread, construct)
+                if construct.object is not None:
+                    _keep(self._by_object.setdefault((kind, construct.object), {}), thread, construct)
+                if construct.symbol is not None:
+                    _keep(self._by_symbol.setdefault((kind, construct.symbol), {}), thread, construct)
+            if any(record.object is None and record.is_certain and record.kind.is_passed_on for record in constructs):
                 self._of_unknown.append(thread)
         self._waiting: dict[int, set[int]] = {}
         for row in moment.threads:
@@ -107,9 +107,9 @@ class Holders:
         # Return the thread whose signal handler waits for the lock, if the interrupted code holds this or an unknown
         # lock.
         for thread in sorted(self._waiting.get(lock, set()) & self._moment.handlers):
-            for held in self._moment.held.get(thread, ()):
-                if held.kind.is_passed_on and held.object in (None, lock):
-                    return Holding((thread,), f"its signal handler wants it, and {held.reason}")
+            for construct in self._moment.held.get(thread, ()):
+                if construct.kind.is_passed_on and construct.object in (None, lock):
+                    return Holding((thread,), f"its signal handler wants it, and {construct.reason}")
         return None
 
     def _of_some(self, lock: int) -> Holding | None:
@@ -128,16 +128,16 @@ class Holders:
             return Holding((), None)
         if len(self._moment.threads) > len(waiting) + 1:
             return Holding((), None)
-        others = [row for row in self._moment.threads if row.native_thread_id not in waiting]
+        remaining = [row for row in self._moment.threads if row.native_thread_id not in waiting]
         # An idle thread has left the code that set the lock, so it is not the holder.
-        native = others[0].native_thread_id if len(others) == 1 and others[0].state != "idle" else None
+        native = remaining[0].native_thread_id if len(remaining) == 1 and remaining[0].state != "idle" else None
         wait = self._moment.system.get(native or 0)
         if native is not None and (wait is None or wait.pool is None):
             return Holding((native,), "every other thread waits for it", "derived")
         return Holding((), None)
 
 
-def _keep(reasons: dict[int, tuple[str, bool]], thread: int, held: HeldRecord) -> None:
+def _keep(reasons: dict[int, tuple[str, bool]], thread: int, record: HeldRecord) -> None:
     # Keep the thread's first record, which is the innermost, unless a later one is the first certain one.
-    if thread not in reasons or (held.is_certain and not reasons[thread][1]):
-        reasons[thread] = held.reason, held.is_certain
+    if thread not in reasons or (record.is_certain and not reasons[thread][1]):
+        reasons[thread] = record.reason, record.is_certain

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ompd.analysis.graph import Need, Node
-from ompd.analysis.waits.holders import Holders
+from ompd.analysis.waits.holders import Holders, Holding
 from ompd.analysis.waits.others import Others
 from ompd.analysis.waits.threads import ThreadNodes
 from ompd.model import SystemWait
@@ -29,52 +29,71 @@ def add_system_wait(nodes: ThreadNodes, index: int, wait: SystemWait, holders: H
         return
     is_new = graph.find(key) is None
     node = graph.add(Node(key, wait.kind.node, system_name(wait), object=wait.object, counts=_counts(wait)))
-    if is_new:
-        if wait.owner is not None and "is_owner_alive" in wait.unavailable:
-            # The owner's recorded id may belong to another thread by now.
-            named = [nodes.threads[wait.owner]] if wait.owner in nodes.threads else []
-            reason = wait.unavailable["is_owner_alive"]
-            copied = nodes.threads.get(nodes.moment.forked) if nodes.moment.forked is not None else None
-            if copied is not None and not named and nodes.moment.has_all_threads:
-                # This process was forked, and none of its threads has the owner's id. The owner either stayed in the
-                # parent process, or it is the thread that fork() copied, which has a new id here.
-                graph.need(node, Need((nodes.ended(wait.owner),), 1, EdgeKind.HELD_BY, "derived", reason))
-                graph.rescue(node, copied, reason)
-                nodes.waits_for(index, node)
-                return
-            why = f"{wait.owner} is noted as its owner" if wait.owner_source == "runtime" else reason
-            graph.need(node, nodes.unknown(reason, named, why if named else None))
-        elif wait.owner is not None:
-            # Other tasks of the owner's thread may release a lock. A join ends only with the joined thread, so
-            # others.release() is not called for it.
-            kind = EdgeKind.HELD_BY if wait.kind is not Kind.JOIN else EdgeKind.WAITS_FOR
-            owner = nodes.thread(wait.owner)
-            graph.need(node, Need((owner,), 1, kind, wait.owner_source or "runtime"))
-            if kind is EdgeKind.HELD_BY:
-                others.release(node, owner)
-        else:
-            reason = wait.unavailable.get("owner", f"who ends the wait for {system_name(wait)} is not recorded")
-            found = holders.of_interpreter() if wait.kind is Kind.GIL else None
-            threads = [nodes.threads[native] for native in found.threads if native in nodes.threads] if found else []
-            graph.need(node, nodes.unknown(reason, threads, found.reason if found else None))
     nodes.waits_for(index, node)
+    if not is_new:
+        return
+    if wait.owner is None:
+        _need_unknown_owner(nodes, node, wait, holders)
+    elif "is_owner_alive" in wait.unavailable:
+        _need_doubtful_owner(nodes, node, wait, wait.owner)
+    else:
+        _need_owner(nodes, node, wait, wait.owner, others)
+
+
+def _need_unknown_owner(nodes: ThreadNodes, node: int, wait: SystemWait, holders: Holders) -> None:
+    reason = wait.unavailable.get("owner", f"who ends the wait for {system_name(wait)} is not recorded")
+    if wait.kind is Kind.GIL:
+        holding = holders.of_interpreter()
+        nodes.graph.need(node, nodes.unknown(reason, _nodes_of(nodes, holding), holding.reason))
+    else:
+        nodes.graph.need(node, nodes.unknown(reason))
+
+
+def _need_doubtful_owner(nodes: ThreadNodes, node: int, wait: SystemWait, owner: int) -> None:
+    # The owner's recorded id may belong to another thread by now.
+    reason = wait.unavailable["is_owner_alive"]
+    if owner in nodes.threads:
+        why = f"{owner} is noted as its owner" if wait.owner_source == "runtime" else reason
+        nodes.graph.need(node, nodes.unknown(reason, [nodes.threads[owner]], why))
+        return
+    forked = nodes.threads.get(nodes.moment.forked) if nodes.moment.forked is not None else None
+    if forked is None or not nodes.moment.has_all_threads:
+        nodes.graph.need(node, nodes.unknown(reason))
+        return
+    # This process was forked, and none of its threads has the owner's id. The owner either stayed in the parent
+    # process, or it is the thread that fork() copied, which has a new id here.
+    nodes.graph.need(node, Need((nodes.ended(owner),), 1, EdgeKind.HELD_BY, "derived", reason))
+    nodes.graph.rescue(node, forked, reason)
+
+
+def _need_owner(nodes: ThreadNodes, node: int, wait: SystemWait, owner: int, others: Others) -> None:
+    source, owner_node = wait.owner_source or "runtime", nodes.thread(owner)
+    if wait.kind is Kind.JOIN:
+        # A join ends only with the joined thread. No other task of that thread can end it.
+        nodes.graph.need(node, Need((owner_node,), 1, EdgeKind.WAITS_FOR, source))
+        return
+    nodes.graph.need(node, Need((owner_node,), 1, EdgeKind.HELD_BY, source))
+    others.release(node, owner_node)
+
+
+def _nodes_of(nodes: ThreadNodes, holding: Holding) -> list[int]:
+    return [nodes.threads[native] for native in holding.threads if native in nodes.threads]
 
 
 def _add_lock(nodes: ThreadNodes, index: int, wait: SystemWait, holders: Holders) -> bool:
     # Let a thread that no runtime knows wait for an OpenMP lock, for example before its first region. Likely holders
     # are the threads whose code set the lock. Return False if no thread's code shows a lock at the address.
-    known = holders.at(wait.object) if wait.object is not None else None
-    if known is None:
+    lock = holders.at(wait.object) if wait.object is not None else None
+    if lock is None:
         return False
-    kind, symbol, found = known
+    kind, symbol, holding = lock
     graph, key = nodes.graph, f"lock:{wait.object:#x}"
     is_new = graph.find(key) is None
     name = system_name(wait) if kind is Kind.ONCE else symbol or system_name(wait)
     node = graph.add(Node(key, kind, name, object=wait.object))
     if is_new:
-        threads = [nodes.threads[native] for native in found.threads if native in nodes.threads]
         reason = wait.unavailable.get("owner", "no runtime records its holder")
-        graph.need(node, nodes.unknown(reason, threads, found.reason))
+        graph.need(node, nodes.unknown(reason, _nodes_of(nodes, holding), holding.reason))
     nodes.waits_for(index, node)
     return True
 

@@ -168,7 +168,7 @@ class TaskNodes:
         elif task.status == "queued":
             graph.need(index, self._executors(task))
         elif task.status == "waiting" and task.waits_for is not None:
-            predecessors = [self._by_id[other] for other in task.waits_for.tasks if other in self._by_id]
+            predecessors = [self._by_id[id] for id in task.waits_for.tasks if id in self._by_id]
             targets = tuple(dict.fromkeys(map(self._add, predecessors)))
             if targets:
                 graph.need(index, Need(targets, len(targets), EdgeKind.DEPENDS_ON, "runtime"))
@@ -291,24 +291,24 @@ class TaskNodes:
         ready, parent = self._ready[task.parallel], task.generating
         if parent is None:
             return _counted([ready.any, *ready.of_parent.values(), *ready.of_ancestor.values()])
-        beside = ready.of_parent.get(parent, [])
+        of_parent = ready.of_parent.get(parent, [])
         if not ready.of_ancestor:
-            return _counted([ready.any, beside])
-        return _counted([ready.any, beside, *self._of_ancestors(ready, parent)])
+            return _counted([ready.any, of_parent])
+        return _counted([ready.any, of_parent, *self._of_ancestors(ready, parent)])
 
     def _of_ancestors(self, ready: _Ready, parent: str) -> Sequence[Sequence[int]]:
         # Some threads may execute only descendants of their own task. Return those whose own task is *parent* or one of
         # its ancestors: they may execute children of *parent*.
         threads: list[Sequence[int]] = []
         visited: set[str] = set()
-        around: str | None = parent
-        while around is not None and around not in visited:
-            visited.add(around)
-            record = self._by_id.get(around)
+        ancestor: str | None = parent
+        while ancestor is not None and ancestor not in visited:
+            visited.add(ancestor)
+            record = self._by_id.get(ancestor)
             if record is None:
                 return [*ready.of_ancestor.values()]  # not all ancestors are known: any of these threads may
-            threads.append(ready.of_ancestor.get(around, ()))
-            around = record.generating
+            threads.append(ready.of_ancestor.get(ancestor, ()))
+            ancestor = record.generating
         return threads
 
     def _ready_in(self, region: str | None) -> _Ready:

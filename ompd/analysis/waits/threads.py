@@ -60,8 +60,8 @@ class ThreadNodes:
         """
         goes_on = (Outlook.RUNS, Outlook.UNKNOWN)
         # The nodes of doubts are left out: a doubt releases ``everybody`` only through the nodes that it sets free.
-        others = (n for n, node in enumerate(self.graph.nodes) if node.outlook in goes_on and n not in self._doubts)
-        members = list(dict.fromkeys((*self._members, *others)))
+        going = (n for n, node in enumerate(self.graph.nodes) if node.outlook in goes_on and n not in self._doubts)
+        members = list(dict.fromkeys((*self._members, *going)))
         if any(self._may_go_on(index) for index in self.rows):
             reason = "whether all threads that wait sleep is not known"
             members.append(
@@ -169,8 +169,8 @@ class ThreadNodes:
 
     def thread(self, native: int | None) -> int:
         """Return the node of the thread with the native id *native*, as by :meth:`ended` if the process lacks it."""
-        found = self.threads.get(native) if native is not None else None
-        return found if found is not None else self.ended(native)
+        index = self.threads.get(native) if native is not None else None
+        return index if index is not None else self.ended(native)
 
     def unknown(self, evidence: str, reasoned: Sequence[int] = (), reasoning: str | None = None) -> Need:
         """Return a need for which the target thread is unknown: any thread may meet it.
