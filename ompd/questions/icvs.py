@@ -55,8 +55,8 @@ def _rows(session: Session, runtime: LoadedRuntime, space: AddressSpace, problem
     threads, tasks = _threads_and_tasks(session, runtime, space, problems)
     handles[Scope.THREAD], handles[Scope.TASK] = list(threads), tasks
 
-    def record(asked: tuple[IcvDescription, tuple[str, object]]) -> IcvRecord:
-        description, (identifier, handle) = asked
+    def record(variable: tuple[IcvDescription, tuple[str, object]]) -> IcvRecord:
+        description, (identifier, handle) = variable
         facts = Facts(f"{description.name} of {identifier}", problems)
         value = facts.get("value", space.icv, description.name, handle)
         scope = _SCOPES[description.scope]

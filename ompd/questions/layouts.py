@@ -18,16 +18,16 @@ def known(name: str | None = None) -> LayoutAnswer:
     :raises BadInput: if there is no table with that name
     :raises BadFile: if a shipped table is damaged
     """
-    shipped, (own, faults) = table.shipped_tables(), table.user_tables()
+    shipped, (users, faults) = table.shipped_tables(), table.user_tables()
     warnings = tuple(map(str, faults))
     if name is None:
-        return LayoutAnswer(tuple(map(_record, [*shipped, *own])), None, not faults, warnings)
-    found = next((each for each in [*own, *shipped] if each.name == name), None)
-    if found is None:
+        return LayoutAnswer(tuple(map(_record, [*shipped, *users])), None, not faults, warnings)
+    chosen = next((candidate for candidate in [*users, *shipped] if candidate.name == name), None)
+    if chosen is None:
         about = next((f": {fault}" for fault in faults if Path(fault.path).stem == name), "")
         raise BadInput(f"no table with the name {name!r}{about}", hint="`ompd layout show` lists the tables")
     # Faults of other tables in the folder do not matter here.
-    return LayoutAnswer((_record(found),), tuple(map(_struct, found.structs.values())), True, ())
+    return LayoutAnswer((_record(chosen),), tuple(map(_struct, chosen.structs.values())), True, ())
 
 
 def add(path: str, name: str | None = None, runtime: str | None = None) -> LayoutAnswer:

@@ -85,10 +85,10 @@ def _start(row: StackRecord, selected: At | None, number: int | None) -> int | N
     if selected is not None and selected.sp is not None:
         reached = [n for n in own_frames if (frames[n].cfa or 0) > selected.sp]
         # Functions that were inlined into one another have the same CFA: take the one with the selected frame's name.
-        same = [
+        equal = [
             n for n in reached if frames[n].cfa == frames[reached[0]].cfa and frames[n].function == selected.function
         ]
-        own_frames = same or reached
+        own_frames = equal or reached
     return next(iter(own_frames), next((n for n, f in enumerate(frames) if f.kind == "user"), None))
 
 

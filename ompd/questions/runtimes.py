@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from ompd.contract.plugin import AddressSpace
 from ompd.errors import CorruptState, MemoryFault, PluginFault, TooMuch, Unavailable
@@ -96,41 +96,49 @@ def _plugin(found: Found) -> str | None:
 def _dlls(session: Session, runtime: LoadedRuntime, names: Sequence[str]) -> tuple[DllRecord, ...]:
     # Return the libraries for debuggers that the runtime names. A debugger chooses the first that suits it. A file that
     # only the target names is foreign code, so it is not loaded.
-    chosen = next((index for index, name in enumerate(names) if runtime.found.served_by(name)), None)
-    selected, hosted = runtime.found.selected, runtime.found.hosted
-    found = []
-    if hosted is not None:
+    if runtime.found.hosted is not None:
         files = [_file_of(session, runtime, name) for name in names]
-        paths = [path for path, _ in files]
-        same = (path.rpartition("/")[2] == hosted.file.rpartition("/")[2] for path in paths)
-        chosen = (
-            paths.index(hosted.file)
-            if hosted.file in paths
-            else next((at for at, is_it in enumerate(same) if is_it), None)
-        )
-        for index, (name, (path, reason)) in enumerate(zip(names, files, strict=True)):
-            if index == chosen:
-                found.append(DllRecord(name, None, True, True, "loaded, as --ompd-library says", hosted.file))
-                continue
-            found.append(DllRecord(name, None, reason is None, False, reason or f"{hosted.file} serves", path))
-        return tuple(found)
+        return tuple(_dlls_beside_loaded(runtime.found.hosted.file, names, files))
+    chosen = next((index for index, name in enumerate(names) if runtime.found.served_by(name)), None)
+    rows = []
     for index, name in enumerate(names):
         if runtime.found.served_by(name):
-            plugin = discovery.built_in(name) or runtime.found.kind
-            if runtime.found.fault is not None:
-                found.append(DllRecord(name, None, False, False, str(runtime.found.fault)))
-                continue
-            serves = f"the plugin of {selected.origin}" if selected is not None else f"our own plugin for {plugin}"
-            found.append(
-                DllRecord(name, plugin, True, index == chosen, serves if index == chosen else "one before it serves")
-            )
-            continue
-        if not name:
-            found.append(DllRecord(name, None, False, False, "it names nothing"))
-            continue
-        path, reason = _file_of(session, runtime, name)
-        found.append(DllRecord(name, None, reason is None, False, reason or _FOREIGN, path))
-    return tuple(found)
+            rows.append(_dll_of_plugin(runtime.found, name, is_chosen=index == chosen))
+        elif not name:
+            rows.append(DllRecord(name, None, False, False, "it names nothing"))
+        else:
+            path, reason = _file_of(session, runtime, name)
+            rows.append(DllRecord(name, None, reason is None, False, reason or _FOREIGN, path))
+    return tuple(rows)
+
+
+def _dlls_beside_loaded(
+    loaded: str, names: Sequence[str], files: Sequence[tuple[str, str | None]]
+) -> Iterator[DllRecord]:
+    # Yield the named libraries if --ompd-library has loaded the file *loaded*. The chosen one is the name whose file it
+    # is, or else the first name whose file is named like it.
+    paths = [path for path, _ in files]
+    file_names = [path.rpartition("/")[2] for path in paths]
+    loaded_name = loaded.rpartition("/")[2]
+    if loaded in paths:
+        chosen: int | None = paths.index(loaded)
+    else:
+        chosen = file_names.index(loaded_name) if loaded_name in file_names else None
+    for index, (name, (path, reason)) in enumerate(zip(names, files, strict=True)):
+        if index == chosen:
+            yield DllRecord(name, None, True, True, "loaded, as --ompd-library says", loaded)
+        else:
+            yield DllRecord(name, None, reason is None, False, reason or f"{loaded} serves", path)
+
+
+def _dll_of_plugin(found: Found, name: str, *, is_chosen: bool) -> DllRecord:
+    if found.fault is not None:
+        return DllRecord(name, None, False, False, str(found.fault))
+    plugin = discovery.built_in(name) or found.kind
+    if not is_chosen:
+        return DllRecord(name, plugin, True, False, "one before it serves")
+    serves = f"the plugin of {found.selected.origin}" if found.selected is not None else f"our own plugin for {plugin}"
+    return DllRecord(name, plugin, True, True, serves)
 
 
 def _file_of(session: Session, runtime: LoadedRuntime, name: str) -> tuple[str, str | None]:
@@ -142,7 +150,7 @@ def _file_of(session: Session, runtime: LoadedRuntime, name: str) -> tuple[str, 
             return path, None
         refused.append((path, reason))
     first = refused[0] if refused else (name, NO_FILE)
-    return next((each for each in refused if each[1] != NO_FILE), first)
+    return next((refusal for refusal in refused if refusal[1] != NO_FILE), first)
 
 
 _FOREIGN = "foreign code, which is not loaded because a target names it"

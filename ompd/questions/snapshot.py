@@ -57,21 +57,21 @@ def take_snapshot(
     """
     with Destination(path) as place:
         _check_is_other(session, place)
-        taken = session.ask(
+        snapshot = session.ask(
             partial(_take, data_limit=data_limit, keep_environment=keep_environment, keep_source=keep_source)
         )
         with place.written() as file:
-            taken.write(file)
+            snapshot.write(file)
             file.flush()
             size = os.fstat(file.fileno()).st_size
     return SnapshotRecord(
         file=str(path),
         size=size,
-        threads=taken.threads,
-        memory_bytes=taken.memory_bytes,
-        extract_bytes=taken.extract_bytes,
-        modules=taken.modules,
-        problems=(*session.shortfalls, *taken.problems),
+        threads=snapshot.threads,
+        memory_bytes=snapshot.memory_bytes,
+        extract_bytes=snapshot.extract_bytes,
+        modules=snapshot.modules,
+        problems=(*session.shortfalls, *snapshot.problems),
     )
 
 
@@ -114,10 +114,10 @@ def _take(session: Session, *, data_limit: int, keep_environment: bool, keep_sou
         with suppress(OmpdError):
             for address, size in runtime.space.threadprivate_copies() if runtime.space is not None else ():
                 process.memory.read(address, size)
-    taken = process.take_snapshot(
+    snapshot = process.take_snapshot(
         pages,
         data_limit=data_limit,
         keep_environment=keep_environment,
         kept_variables=_KEPT_VARIABLES,
     )
-    return replace(taken, problems=(*changes(session), *problems, *taken.problems))
+    return replace(snapshot, problems=(*changes(session), *problems, *snapshot.problems))

@@ -194,14 +194,14 @@ class Explained:
             yield EntryTally(entry, places, self._explains.get(entry.number, 0), gone)
 
 
-def _fits(wanted: Mapping[str, Any], outcome: Outcome) -> bool:
-    if "part" in wanted and wanted["part"] != outcome.is_part:
+def _fits(pattern: Mapping[str, Any], outcome: Outcome) -> bool:
+    if "part" in pattern and pattern["part"] != outcome.is_part:
         return False
-    if "texts" in wanted and not any(fnmatchcase(outcome.text, text) for text in wanted["texts"]):
+    if "texts" in pattern and not any(fnmatchcase(outcome.text, text) for text in pattern["texts"]):
         return False
-    if "rc" in wanted and outcome.rc not in [Rc[name.upper()] for name in wanted["rc"]]:
+    if "rc" in pattern and outcome.rc not in [Rc[name.upper()] for name in pattern["rc"]]:
         return False
-    return bool(wanted.get("kind", outcome.kind) == outcome.kind)
+    return bool(pattern.get("kind", outcome.kind) == outcome.kind)
 
 
 def _entry(row: Mapping[str, Any]) -> Entry:

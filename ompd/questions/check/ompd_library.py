@@ -135,8 +135,8 @@ class Identities:
 
     def find(self, scope: Scope, handles: Iterable[Ref]) -> None:
         """Find the keys of *handles*, in few exchanges. :meth:`key` returns them afterwards."""
-        new = {handle.number: handle for handle in handles if handle.number not in self._keys}
-        expected = [(handle, self.expect(scope, handle)) for handle in new.values()]
+        unkeyed = {handle.number: handle for handle in handles if handle.number not in self._keys}
+        expected = [(handle, self.expect(scope, handle)) for handle in unkeyed.values()]
         groups: dict[_Group, list[Ref]] = defaultdict(list)
         for handle, pending in expected:
             value = pending.value() if pending.error() is None else None
@@ -404,14 +404,14 @@ class LibraryAnswers:
 
     def _variable(self, name: str, scope: Scope, handle: Ref | None) -> tuple[Ref, Scope, int]:
         whose = self._space if handle is None else handle
-        number, own = self._icvs[name]
-        if own == scope and not self._calls.has(Batch.get_icv_from_scope, whose, scope, number):
+        number, own_scope = self._icvs[name]
+        if own_scope == scope and not self._calls.has(Batch.get_icv_from_scope, whose, scope, number):
             self._expect_variables(scope, whose)
         return whose, scope, number
 
     def _expect_variables(self, scope: Scope, whose: Ref) -> None:
-        for number, own in self._icvs.values():
-            if own == scope:
+        for number, own_scope in self._icvs.values():
+            if own_scope == scope:
                 self._call(Batch.get_icv_from_scope, whose, scope, number)
                 self._call(Batch.get_icv_string_from_scope, whose, scope, number)
 

@@ -98,7 +98,7 @@ def modules(session: Session) -> Report:
 
 
 def _unread(session: Session, report: Report) -> None:
-    others: list[Module] = []
+    modules: list[Module] = []
     count = 0
     for module in session.process.symbols.modules():
         if module.fault is None:
@@ -124,17 +124,17 @@ def _unread(session: Session, report: Report) -> None:
                 _named_by_hand(session, "--sysroot", "FOLDER", module),
             )
         else:
-            others.append(module)
-    if others:
-        names = [f"{module.fault}" for module in others[:_LISTED]]
-        more = f"; and {len(others) - _LISTED} more" if len(others) > _LISTED else ""
+            modules.append(module)
+    if modules:
+        names = [f"{module.fault}" for module in modules[:_LISTED]]
+        more = f"; and {len(modules) - _LISTED} more" if len(modules) > _LISTED else ""
         report.add(
             "file_unreadable",
             "warning",
-            others[0].name if len(others) == 1 else f"{len(others)} libraries",
+            modules[0].name if len(modules) == 1 else f"{len(modules)} libraries",
             "; ".join(names) + more,
             "functions there have no names, and stacks that pass through them may end early",
-            _named_by_hand(session, "--sysroot", "FOLDER", others[0]),
+            _named_by_hand(session, "--sysroot", "FOLDER", modules[0]),
         )
     for name in session.process.symbols.unseen_libraries:
         report.add(

@@ -110,8 +110,8 @@ class Problems:
         """The reports, each once, at most 51."""
         texts = list(self._warnings)
         for error, (first, count) in self._faults.items():
-            others = f" (and {count} more facts)" if count else ""
-            texts.append(f"{first}{others}: {error}")
+            repeated = f" (and {count} more facts)" if count else ""
+            texts.append(f"{first}{repeated}: {error}")
         if len(texts) > _MAX_WARNINGS:
             texts[_MAX_WARNINGS:] = [f"and {len(texts) - _MAX_WARNINGS} more"]
         return tuple(texts)

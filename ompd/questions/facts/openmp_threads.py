@@ -60,15 +60,15 @@ class Matching:
     def _nearness(self, thread: int, match: MatchedThread) -> tuple[bool, int]:
         runtime, handle = match
         try:
-            inside = handle.current_parallel() is not None
+            is_in_region = handle.current_parallel() is not None
         except OmpdError:
-            inside = False
+            is_in_region = False
         process, module = self._session.process, runtime.found.module
         frames = process.stacks.stack(thread).frames
         innermost = next(
             (i for i, frame in enumerate(frames) if process.symbols.module_at(frame.call_site) is module), len(frames)
         )
-        return inside, -innermost
+        return is_in_region, -innermost
 
     def around(self, thread: int) -> Sequence[MatchedThread]:
         """Return the matches of a thread in other runtimes than :meth:`of`.
@@ -214,15 +214,15 @@ def membership_of(
     """
     region = facts.get("parallel", handle.current_parallel)
     thread_num = facts.get("thread_num", handle.thread_num)
-    lost = facts.unavailable.get("parallel", facts.unavailable.get("thread_num") if region is None else None)
+    reason = facts.unavailable.get("parallel", facts.unavailable.get("thread_num") if region is None else None)
     values: dict[str, int | None] = {}
     ancestors: tuple[int, ...] | None = ()
     if region is not None:
         asks = {"team_size": region.size, "level": region.level, "active_level": region.active_level}
         values = {key: facts.get(key, asks[key]) for key in wanted}
         ancestors = facts.get("ancestors", ancestry.of, region)
-    elif lost is not None:
-        facts.unavailable.update(dict.fromkeys((*wanted, "ancestors"), lost))
+    elif reason is not None:
+        facts.unavailable.update(dict.fromkeys((*wanted, "ancestors"), reason))
         ancestors = None
     elif thread_num is not None:
         values = {key: 1 if key == "team_size" else 0 for key in wanted}

@@ -43,13 +43,13 @@ def signal_of(session: Session, thread: int | None, facts: Facts) -> SignalFacts
         return _NONE
     if info.code is None:
         facts.unavailable["si_code"] = "the target does not say where the signal came from"
-    own = {*session.process.threads.ids(), session.target.process_id or 0} - {0}
+    ids = {*session.process.threads.ids(), session.target.process_id or 0} - {0}
     return SignalFacts(
         signal=info.number,
         signal_name=signal_name(info.number),
         si_code=info.code,
         si_addr=facts.get("si_addr", info.fault_address),
-        failed=facts.get("failed", info.has_failed, own, partial(_has_raised, session, thread)),
+        failed=facts.get("failed", info.has_failed, ids, partial(_has_raised, session, thread)),
     )
 
 

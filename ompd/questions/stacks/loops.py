@@ -45,10 +45,10 @@ class Loops:
         if not frames_of_row or frames_of_row[0].how != "innermost" or frames_of_row[0].signal:
             return
         for (_, _, kind, thread), group in groupby(
-            frames_of_row, lambda each: (each.address, each.cfa, each.kind, each.thread)
+            frames_of_row, lambda frame: (frame.address, frame.cfa, frame.kind, frame.thread)
         ):
             frames = list(group)
-            if kind != USER or thread != row.native_thread_id or any(each.guessed or each.signal for each in frames):
+            if kind != USER or thread != row.native_thread_id or any(frame.guessed or frame.signal for frame in frames):
                 return
             yield frames
 
@@ -68,8 +68,8 @@ class Loops:
                 self._loops[key] = self._line(frame)
             loop = self._loops[key]
             # Compare only the inner functions: rows lack compilers' functions around them.
-            inner = [each[1:] for each in reversed(self._chain(frame.call_site)[-1 - loop[0] :])] if loop else []
-            return loop if inner == [(each.file, each.line) for each in frames[: len(inner)]] else None
+            inner = [chain[1:] for chain in reversed(self._chain(frame.call_site)[-1 - loop[0] :])] if loop else []
+            return loop if inner == [(chain.file, chain.line) for chain in frames[: len(inner)]] else None
         except OmpdError:
             return None
 
@@ -78,7 +78,7 @@ class Loops:
         loop = functions.branches.loop(frame)
         if loop is None or len(loop.code) > _MAX_CODE:
             return None
-        chains = [self._chain(at) for at in loop.code]
+        chains = [self._chain(address) for address in loop.code]
         own_chain = self._chain(frame.call_site)
         level = 0
         while all(len(chain) > level + 1 and chain[: level + 1] == own_chain[: level + 1] for chain in chains):

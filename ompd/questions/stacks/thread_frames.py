@@ -251,8 +251,8 @@ class FramesLeft:
             # Show a frame all the same, because the runtime calls only user code for a task.
             self._problems.unreadable(f"thread {native}: its stack", OmpdError(_UNKNOWN_TASK))
             frame = frame_left(SourceFrame(None, None, None, False), None, task, native, None, unproven)
-            gone = {**dict.fromkeys(("function", "callee"), _UNKNOWN_TASK), **frame.unavailable}
-            items.append(Item(code.frame, 0, replace(frame, unavailable=gone)))
+            unavailable = {**dict.fromkeys(("function", "callee"), _UNKNOWN_TASK), **frame.unavailable}
+            items.append(Item(code.frame, 0, replace(frame, unavailable=unavailable)))
         return items
 
     def between(self, inner: Item, frame: Frame, outer: Frame | None, code: ConstructCode | None) -> list[Item]:

@@ -74,9 +74,9 @@ def ask(session: Session) -> Answer[ThreadRecord]:
 
 def _note_alone(row: ThreadRecord, problems: Problems) -> None:
     if row.team_size is not None and row.team_size > 1:
-        others = "its other thread is" if row.team_size == 2 else f"the other {row.team_size - 1} are"
+        subject = "its other thread is" if row.team_size == 2 else f"the other {row.team_size - 1} are"
         problems.note(
-            f"the process has one thread of a team of {row.team_size}: {others} not in this process, "
+            f"the process has one thread of a team of {row.team_size}: {subject} not in this process, "
             "which is a fork of another one, or they have ended"
         )
 

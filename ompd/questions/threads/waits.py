@@ -161,11 +161,11 @@ class Waits:
         else:
             # It is unknown which threads have arrived. Report the barrier all the same: its value and generation at two
             # looks show whether it was passed.
-            there = Wait(Kind.BARRIER, object=barrier.address, value=barrier.value, generation=barrier.generation)
+            wait = Wait(Kind.BARRIER, object=barrier.address, value=barrier.value, generation=barrier.generation)
             for key in _BARRIER_KEYS:
-                if getattr(there, key) is None:
+                if getattr(wait, key) is None:
                     facts.unavailable[f"wait.{key}"] = barrier.doubt
-            return there
+            return wait
         for key in _BARRIER_KEYS:
             facts.unavailable[f"wait.{key}"] = reason
         return Wait(Kind.BARRIER)
@@ -213,20 +213,20 @@ class Waits:
         symbol = lock_symbol(self._session, kind, lock.variable, is_unnamed=lock.is_unnamed)
         if symbol is None:
             facts.unavailable["wait.symbol"] = "the variable that stands for the lock was not found"
-        gone = lock.owner_gone
+        owner_gone = lock.owner_gone
         if lock.owner_fault is not None:
             for key in _OWNER_KEYS:
                 facts.missing(f"wait.{key}", lock.owner_fault)
         elif lock.owner is None:
             keys, reason = _OWNER_KEYS, "this kind of lock does not record its owner"
             if lock.owner_address is not None:
-                keys, reason = _OWNER_KEYS[:2], gone or "the owner that the runtime names was not found"
+                keys, reason = _OWNER_KEYS[:2], owner_gone or "the owner that the runtime names was not found"
             for key in keys:
                 facts.unavailable[f"wait.{key}"] = reason
-            if lock.owner_address is not None and gone is None:
+            if lock.owner_address is not None and owner_gone is None:
                 facts.unavailable["wait.owner_gone"] = "what the owner's word names was not found"
-        if gone is not None and is_damaged(self._session):
-            gone = None
+        if owner_gone is not None and is_damaged(self._session):
+            owner_gone = None
             facts.unavailable["wait.owner_gone"] = "the target has lost something: it may be what has the lock"
         return Wait(
             kind,
@@ -236,7 +236,7 @@ class Waits:
             owner_source=None if lock.owner is None else "derived" if lock.is_searched else "runtime",
             owner_address=lock.owner_address,
             owner_value=lock.owner_value,
-            owner_gone=gone,
+            owner_gone=owner_gone,
         )
 
 

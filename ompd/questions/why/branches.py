@@ -158,9 +158,13 @@ class Branches:
             row = self._rows.get(link.thread or 0)
             if row is None or row.wait is None or not is_at_barrier_inside(row):
                 continue
-            others = [n for other in verdict.cycle if other is not link for n in (other.threads or (other.thread,))]
-            missing = row.wait.missing if row.wait.missing is not None else others
-            return [native for native in link.threads if native in self._rows], list(missing)
+            arrived = [native for native in link.threads if native in self._rows]
+            if row.wait.missing is not None:
+                return arrived, row.wait.missing
+            other_links = [other_link for other_link in verdict.cycle if other_link is not link]
+            return arrived, [
+                native for other_link in other_links for native in other_link.threads or (other_link.thread,)
+            ]
         return (), ()
 
 
@@ -195,8 +199,8 @@ class Parting:
         self._session, self._rows = session, rows
         self._functions: Functions = places.followed_functions(session)
         chosen = arrived[:_THREADS], absent[:_THREADS]
-        wanted = {native for side in chosen for native in side if native is not None and native in rows}
-        self._records = self._stacks(wanted)
+        examined = {native for side in chosen for native in side if native is not None and native in rows}
+        self._records = self._stacks(examined)
         self._arrived = _Side({native: self._frames(native) for native in chosen[0]}, len(arrived))
         self._absent = _Side({native: self._frames(native) for native in chosen[1]}, len(absent))
 
@@ -208,7 +212,7 @@ class Parting:
             return None
         if not _is_inside(row):
             return ()
-        inside: list[Frame] = []
+        inner_frames: list[Frame] = []
         try:
             frames = self._session.process.stacks.stack(native).frames
         except OmpdError:
@@ -217,15 +221,15 @@ class Parting:
             if number == _MAX_FRAMES:
                 return ()  # frames are compared from the outermost one on, and this stack is too deep to have it
             owner = places.code_owner(self._session, frame.call_site)
-            if owner == RUNTIME and inside:
+            if owner == RUNTIME and inner_frames:
                 break
-            if inside or owner not in (RUNTIME, SYSTEM):
-                inside.append(frame)
-        return self._with_left(native, inside[::-1])
+            if inner_frames or owner not in (RUNTIME, SYSTEM):
+                inner_frames.append(frame)
+        return self._with_left(native, inner_frames[::-1])
 
-    def _stacks(self, wanted: Container[int]) -> _Frames:
+    def _stacks(self, threads: Container[int]) -> _Frames:
         records: dict[tuple[int | None, int | None, int | None], list[StackFrame]] = {}
-        for row in stacks.ask(self._session, threads=wanted, locals=True).rows:
+        for row in stacks.ask(self._session, threads=threads, locals=True).rows:
             for frame in row.frames:
                 records.setdefault((frame.thread, frame.address, frame.cfa), []).append(frame)
         return records
@@ -247,27 +251,27 @@ class Parting:
             jumped, is_known = [], True
         if not frames:
             return jumped[::-1] if is_known and not left_inside else []
-        return [each for frame in frames for each in (frame, *left_inside.get((frame.pc, frame.cfa), ()))]
+        followed = ((frame, left_inside.get((frame.pc, frame.cfa), ())) for frame in frames)
+        return [function for frame, left in followed for function in (frame, *left)]
 
     def parted(self) -> Parted | None:
         """Return the branch with its variables, None if no branch is found."""
         arrived_frames = next((frames for frames in self._arrived.frames.values() if frames), None)
         if arrived_frames is None:
             return None
-        rows = self._records
         best: tuple[_Candidate, tuple[DifferingVariable, ...]] | None = None
         for candidate in self._branches(arrived_frames):
-            variables = tuple(self._variables(arrived_frames, candidate, rows))
+            variables = tuple(self._variables(arrived_frames, candidate))
             if best is None:
                 best = candidate, variables
-            if not self._is_contradicted(arrived_frames, candidate, variables, rows):
+            if not self._is_contradicted(arrived_frames, candidate, variables):
                 best = candidate, variables
                 break
         if best is None:
             return None
         candidate, variables = best
         is_of_primary = self._is_of_primary(arrived_frames[candidate.depth], candidate.branch)
-        return Parted(self._place(candidate, rows), candidate.calls, variables, is_of_primary)
+        return Parted(self._place(candidate), candidate.calls, variables, is_of_primary)
 
     def _is_of_primary(self, frame: Frame, branch: Branch) -> bool:
         # Return whether the branch compares the thread's number with 0, and only the primary thread is at the barrier.
@@ -288,12 +292,12 @@ class Parting:
         branches = self._functions.branches
         depth = self._depth(arrived, absent or ())
         met = absent[depth] if absent and depth < len(absent) and self._is_same(arrived, absent, depth) else None
-        depths: Sequence[int] = range(len(arrived) - 1, depth - 1, -1)
+        levels: Sequence[int] = range(len(arrived) - 1, depth - 1, -1)
         if met is not None and depth < len(arrived) and not branches.leads_on(arrived[depth], met):
-            depths = (depth,)  # the absent thread never came into the functions that this one called
-        for level in depths:
+            levels = (depth,)  # the absent thread never came into the functions that this one called
+        for level in levels:
             inner = arrived[level + 1] if level + 1 < len(arrived) else None
-            if depths != (depth,) and self._functions.has_jumped(arrived[level], inner):
+            if levels != (depth,) and self._functions.has_jumped(arrived[level], inner):
                 return  # the threads may have parted in a function that has left the stack
             try:
                 branches_here = branches.parting(
@@ -348,30 +352,31 @@ class Parting:
         name = process.places.source_frames(called)[-1].function or process.places.locate(called).symbol
         return name or f"{called:#x}"
 
-    def _place(self, candidate: _Candidate, rows: _Frames) -> Place:
+    def _place(self, candidate: _Candidate) -> Place:
         process, address = self._session.process, candidate.branch.address
         function = process.places.source_frames(address)[0].function
         if naming.parse_outlined(function or "") is not None:
             # The branch is in a construct's code: use the function that contains the construct, as stacks show it.
-            own = next((native, frames) for native, frames in self._arrived.frames.items() if frames)
-            frame = own[1][candidate.depth]
-            records = rows.get((own[0], frame.pc, frame.cfa))
+            native, frames = next((native, frames) for native, frames in self._arrived.frames.items() if frames)
+            frame = frames[candidate.depth]
+            records = self._records.get((native, frame.pc, frame.cfa))
             function = records[-1].function if records else None
         file, line = process.places.line_of(address)
         return Place(address, function, file, line, places.unproven_at(self._session, address))
 
     # Variables
 
-    def _variables(self, arrived: Sequence[Frame], candidate: _Candidate, rows: _Frames) -> Iterator[DifferingVariable]:
+    def _variables(self, arrived: Sequence[Frame], candidate: _Candidate) -> Iterator[DifferingVariable]:
+        # Yield the differing variables of the branch's function, those that the branch reads first.
         names: dict[_Key, tuple[LocalRecord, str | None]] = {}
         sides = []
         reasons: list[set[str]] = []
-        function = self._place(candidate, rows).function
+        function = self._place(candidate).function
         for side in (self._arrived, self._absent):
             values: dict[_Key, dict[int | None, LocalRecord]] = {}
             why: set[str] = set()
             for native, frames in side.frames.items():
-                records = self._of_depth(arrived, frames, candidate.depth, native, rows)
+                records = self._records_at(arrived, native, frames, candidate.depth)
                 if records is None:
                     why.add(_ENDED if frames is None else _ELSEWHERE.format(function))
                 for number, record in enumerate(reversed(records or ())):
@@ -386,26 +391,23 @@ class Parting:
             is_read = key[1:] in candidate.read
             if variable.sharing == "shared":
                 continue  # the threads share the variable, so its value does not differ
-            variable_record = self._made(variable, name, is_read, [side.get(key, {}) for side in sides], reasons)
+            variable_record = self._differing(variable, name, is_read, [side.get(key, {}) for side in sides], reasons)
             if variable_record is not None:
                 differing.append(variable_record)
         differing.sort(key=lambda variable_record: not variable_record.is_read)
         count = sum(variable_record.is_read for variable_record in differing)
         yield from differing[: count + _OTHERS]
 
-    def _of_depth(
-        self,
-        arrived: Sequence[Frame],
-        frames: Sequence[Frame] | None,
-        depth: int,
-        native: int | None,
-        rows: _Frames,
+    def _records_at(
+        self, arrived: Sequence[Frame], native: int | None, frames: Sequence[Frame] | None, depth: int
     ) -> list[StackFrame] | None:
+        # Return the records of a thread's frame at a depth, None if the thread is elsewhere: its frame is not of the
+        # same function as in *arrived*.
         if not frames or not self._is_same(arrived, frames, depth):
             return None
-        return rows.get((native, frames[depth].pc, frames[depth].cfa))
+        return self._records.get((native, frames[depth].pc, frames[depth].cfa))
 
-    def _made(
+    def _differing(
         self,
         variable: LocalRecord,
         function: str | None,
@@ -413,9 +415,9 @@ class Parting:
         values: Sequence[Mapping[int | None, LocalRecord]],
         reasons: Sequence[Collection[str]],
     ) -> DifferingVariable | None:
-        grouped = [tuple(_grouped(each)) for each in values]
+        grouped = [tuple(_grouped(values_of_side)) for values_of_side in values]
         texts = {value.text for group in grouped for value in group}
-        unknown = [_unknown(each, why) for each, why in zip(values, reasons, strict=True)]
+        unknown = list(map(_unknown, values, reasons))
         if len(texts) < 2 and (not is_read or not any(unknown)):
             return None  # no two values are known to differ, and the branch does not read the variable or all are known
         unavailable = {}
@@ -436,17 +438,16 @@ class Parting:
 
     def _is_contradicted(
         self,
-        own: Sequence[Frame],
+        arrived: Sequence[Frame],
         candidate: _Candidate,
         variables: Sequence[DifferingVariable],
-        rows: _Frames,
     ) -> bool:
         # Return whether the branch cannot be the one: all variables that it reads have the same values in the threads
         # of both sides.
-        if any(one.is_read for one in variables) or not candidate.read:
+        if any(variable.is_read for variable in variables) or not candidate.read:
             return False
         native, frames = next(iter(self._absent.frames.items()))
-        return self._of_depth(own, frames, candidate.depth, native, rows) is not None
+        return self._records_at(arrived, native, frames, candidate.depth) is not None
 
 
 def _grouped(values: Mapping[int | None, LocalRecord]) -> Iterator[DistinctValue]:

@@ -32,30 +32,31 @@ def collect(session: Session, *, has_times: bool = True) -> tuple[Moment, Answer
     if has_no_handles(session):
         next(readable_runtimes(session, begin(session)), None)  # raises if no other runtime has handles
     answer = threads.ask(session)
-    own, handlers = interrupted(session, answer.rows)
-    unfinished = unfinished_tasks(session, own)
-    owned = any(row.wait is not None and row.wait.owner is not None for row in own)
+    rows, handlers = interrupted(session, answer.rows)
+    unfinished = unfinished_tasks(session, rows)
+    owned = any(row.wait is not None and row.wait.owner is not None for row in rows)
     moves_tasks = owned and may_call(session, MOVES_TASKS)
-    tasks_answer = tasks.ask(session) if moves_tasks or _need_tasks(own, unfinished) else None
-    teams = _regions(session, own)
-    system, unread = _system_waits(session, own)
+    tasks_answer = tasks.ask(session) if moves_tasks or _need_tasks(rows, unfinished) else None
+    teams = _regions(session, rows)
+    system, unread = _system_waits(session, rows)
     handlers |= waiting_in_handlers(session, (thread for thread, wait in system.items() if wait.kind is Kind.FUTEX))
-    waiting = {row.native_thread_id for row in own if row.wait is not None and row.wait.kind.is_task}
+    waiting = {row.native_thread_id for row in rows if row.wait is not None and row.wait.kind.is_task}
     points, _ = scheduling_points(session, waiting) if tasks_answer is not None else ({}, {})
-    held_by = _held(session, own, system)
-    rows, variables = _named(session, own, held_by)
+    natives = [row.native_thread_id for row in rows if row.native_thread_id is not None]
+    held_by = _held(session, rows, system)
+    named_rows, variables = _named(session, rows, held_by)
     moment = Moment(
         points=points,
         unfinished=unfinished,
         held=held_by,
         variables=variables,
-        may_hold_interpreter=_may_hold_interpreter(session, own, system),
-        how=_how(session, own),
-        queued=queued_threads(session, own),
+        may_hold_interpreter=_may_hold_interpreter(session, rows, system),
+        how=_progress(session, rows),
+        queued=queued_threads(session, rows),
         handlers=handlers,
-        signals=signalled(session, [n for n in (row.native_thread_id for row in own) if n is not None], system),
-        cancels=cancelled(session, own, system),
-        threads=rows,
+        signals=signalled(session, natives, system),
+        cancels=cancelled(session, rows, system),
+        threads=named_rows,
         system=system,
         unread=unread,
         processor_ns=_processor_times(session) if has_times else {},
@@ -67,7 +68,7 @@ def collect(session: Session, *, has_times: bool = True) -> tuple[Moment, Answer
         tasks=tasks_answer.rows if tasks_answer is not None else None,
         regions=teams.rows if teams is not None else None,
         gone={runtime: len(gone) for runtime, gone in gone_threads(session).items()} if teams is not None else {},
-        has_all_threads=_has_all_threads(session, rows),
+        has_all_threads=_has_all_threads(session, named_rows),
         is_fork=is_fork(session),
         forked=_forked(session),
         is_held=session.is_held,
@@ -111,9 +112,9 @@ def _system_waits(session: Session, rows: Sequence[ThreadRecord]) -> tuple[dict[
     return waits, unread
 
 
-def _how(session: Session, rows: Sequence[ThreadRecord]) -> dict[int, str | None]:
-    # Return how the threads wait for which no runtime records a wait: blocked, released or spinning. A thread that
-    # sleeps in the kernel may have been set free since, and then it is "released".
+def _progress(session: Session, rows: Sequence[ThreadRecord]) -> dict[int, str | None]:
+    # Return how threads without a recorded wait are waiting: "blocked", "released" or "spinning". A "released" thread
+    # still sleeps in the kernel, but has been set free since.
     progress: dict[int, str | None] = {}
     for row in rows:
         if row.native_thread_id is not None and row.wait is None:
@@ -128,18 +129,18 @@ def _may_hold_interpreter(
     waiting = {thread for thread, wait in system.items() if wait.kind is Kind.GIL and wait.owner is None}
     if not waiting:
         return frozenset()
-    own = {row.native_thread_id for row in rows if row.wait is None and row.state != "idle"}
-    at_work = {thread for thread in own if thread is not None and thread not in system}
+    without_record = {row.native_thread_id for row in rows if row.wait is None and row.state != "idle"}
+    at_work = {thread for thread in without_record if thread is not None and thread not in system}
     return may_hold_interpreter(session, waiting, at_work)
 
 
 def _named(
-    session: Session, rows: Sequence[ThreadRecord], held: dict[int, tuple[HeldRecord, ...]]
+    session: Session, rows: Sequence[ThreadRecord], held_by: dict[int, tuple[HeldRecord, ...]]
 ) -> tuple[tuple[ThreadRecord, ...], dict[int, int]]:
     # Return the rows with the names of locks for which threads wait, and the locks' variables by the addresses that the
     # runtime records. Only locks without a name are treated: gfortran's, which are plain integers, and those of
-    # programs without symbols. A lock's variable is the argument of the routine in which the thread waits. In *held*,
-    # the variables are replaced by the addresses that the runtime records.
+    # programs without symbols. A lock's variable is the argument of the routine in which the thread waits. Replace the
+    # variables in *held_by* by the addresses that the runtime records.
     objects: dict[int, set[int]] = {}
     variables: dict[int | None, tuple[int, str | None]] = {}
     for row in rows:
@@ -153,13 +154,13 @@ def _named(
             if variable is not None:
                 variables[native] = variable, lock_symbol(session, wait.kind, variable)
                 objects.setdefault(variable, set()).add(wait.object)
-    same = {variable: next(iter(some)) for variable, some in objects.items() if len(some) == 1}
-    if len(set(same.values())) < len(objects):
+    object_of = {variable: next(iter(addresses)) for variable, addresses in objects.items() if len(addresses) == 1}
+    if len(set(object_of.values())) < len(objects):
         return tuple(rows), {}  # variables and the runtime's addresses do not match one to one, so none is certain
-    for native, records in held.items():
-        held[native] = tuple(
-            replace(record, object=same[record.object])
-            if record.kind.has_variable and record.object in same
+    for native, records in held_by.items():
+        held_by[native] = tuple(
+            replace(record, object=object_of[record.object])
+            if record.kind.has_variable and record.object in object_of
             else record
             for record in records
         )
@@ -169,7 +170,7 @@ def _named(
         else row
         for row in rows
     )
-    return named, {wanted: variable for variable, wanted in same.items()}
+    return named, {address: variable for variable, address in object_of.items()}
 
 
 def _held(

@@ -35,13 +35,13 @@ def ask(session: Session, earlier: Look | None = None) -> WhyAnswer:
     :param earlier: an earlier look at the same process
     :raises NoAnswer: if no OpenMP runtime of the process can be read
     """
-    gone = _unloaded(session)
+    unloaded = _unloaded(session)
     try:
         moment, threads = collect(session, has_times=earlier is not None)
     except NoAnswer as error:
-        if gone is None:
+        if unloaded is None:
             raise
-        return WhyAnswer(session.stop.record, (), (gone,), True, (str(error),))
+        return WhyAnswer(session.stop.record, (), (unloaded,), True, (str(error),))
     branches = Branches(session, moment.threads)
     moment = replace(moment, alone=branches.of_primary_threads())
     before = earlier or Look((), None)
@@ -63,8 +63,8 @@ def ask(session: Session, earlier: Look | None = None) -> WhyAnswer:
         warnings = (*warnings, lost)
     if earlier is not None and not earlier.may_stop:
         warnings = (*warnings, _SPARED)
-    if gone is not None:
-        verdicts = (gone, *verdicts) if gone.confidence is Confidence.LIKELY else (*verdicts, gone)
+    if unloaded is not None:
+        verdicts = (unloaded, *verdicts) if unloaded.confidence is Confidence.LIKELY else (*verdicts, unloaded)
     if session.target.kind == "live":
         verdicts = tuple(map(_to_profile, verdicts))
     children, other_ranks = (earlier.children, earlier.other_ranks) if earlier is not None else ((), None)
@@ -101,14 +101,14 @@ def _with_stacks(
     # they name, with only the frames of user code. The answer is None if they name no thread of the process.
     alive = set(session.process.threads.ids())
     named = [[native for native in _named(verdict) if native in alive] for verdict in verdicts[:_VERDICTS]]
-    wanted = {native for some in named for native in some[:_CANDIDATES]}
-    if not wanted:
+    examined = {native for natives in named for native in natives[:_CANDIDATES]}
+    if not examined:
         return tuple(verdicts), None
-    answer = stacks.ask(session, threads=wanted)
+    answer = stacks.ask(session, threads=examined)
     rows = {row.native_thread_id: _of_user(row) for row in answer.rows}
     first = [
-        replace(_in_source(verdict, rows), stacks=tuple(_different(rows, some[:_CANDIDATES])))
-        for verdict, some in zip(verdicts, named, strict=False)
+        replace(_in_source(verdict, rows), stacks=tuple(_different(rows, natives[:_CANDIDATES])))
+        for verdict, natives in zip(verdicts, named, strict=False)
     ]
     return (*first, *verdicts[len(first) :]), answer
 
@@ -138,8 +138,8 @@ def _in_source(verdict: VerdictRecord, rows: Mapping[int | None, StackRecord]) -
 def _caller(place: Place | None, stack: StackRecord | None) -> Place | None:
     if place is None or stack is None or place.file is None or not _is_system(place.file):
         return None
-    own = (f for f in stack.frames if f.file is not None and not _is_system(f.file))
-    return next((Place(f.address, f.function, f.file, f.line, f.unproven) for f in own), None)
+    outside_system = (f for f in stack.frames if f.file is not None and not _is_system(f.file))
+    return next((Place(f.address, f.function, f.file, f.line, f.unproven) for f in outside_system), None)
 
 
 def _caller_of_interpreter(stack: StackRecord | None) -> Place | None:
@@ -147,10 +147,10 @@ def _caller_of_interpreter(stack: StackRecord | None) -> Place | None:
     # code is in another file and its line is known.
     frames = stack.frames if stack is not None else ()
     module = frames[0].module if frames else None
-    own = next((f for f in frames if f.module != module), None)
-    if own is None or own.file is None or _INTERPRETS.match(own.function or ""):
+    caller = next((f for f in frames if f.module != module), None)
+    if caller is None or caller.file is None or _INTERPRETS.match(caller.function or ""):
         return None
-    return Place(own.address, own.function, own.file, own.line, own.unproven)
+    return Place(caller.address, caller.function, caller.file, caller.line, caller.unproven)
 
 
 def _is_system(file: str) -> bool:
@@ -159,18 +159,18 @@ def _is_system(file: str) -> bool:
 
 
 def _of_user(row: StackRecord) -> StackRecord:
-    own = tuple(frame for frame in row.frames if frame.kind in ("user", "unknown"))
-    return replace(row, frames=own or row.frames)
+    user_frames = tuple(frame for frame in row.frames if frame.kind in ("user", "unknown"))
+    return replace(row, frames=user_frames or row.frames)
 
 
 def _different(rows: Mapping[int | None, StackRecord], natives: Iterable[int]) -> Iterator[StackRecord]:
     # Yield the first stacks that differ: threads at the same place have one stack.
-    seen: set[object] = set()
+    shown: set[object] = set()
     for native in natives:
         row = rows.get(native)
         places = tuple((f.function, f.file, f.line) for f in row.frames) if row is not None else ()
-        if row is not None and places and places not in seen and len(seen) < _STACKS:
-            seen.add(places)
+        if row is not None and places and places not in shown and len(shown) < _STACKS:
+            shown.add(places)
             yield row
 
 
@@ -181,10 +181,10 @@ _UNLOADING = ("dlclose", "__dlclose", "_dl_close")
 def _unloaded(session: Session) -> VerdictRecord | None:
     # Return the verdict on threads that sleep in a system call while the calling code was unloaded, None without such
     # threads. The process crashes when one of them wakes up.
-    gone = session.process.gone_code()
-    if gone is None:
+    unmapped = session.process.gone_code()
+    if unmapped is None:
         return None
-    pcs, module = gone
+    pcs, module = unmapped
     threads = tuple(sorted(pcs))
     sleepers = counted(len(threads), "thread")
     sleep = "sleeps" if len(threads) == 1 else "sleep"
