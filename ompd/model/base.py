@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, Field, fields
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -30,8 +30,8 @@ _UNAVAILABLE = "unavailable"
 @cache
 def addresses_of(kind: Any) -> frozenset[str]:
     """Return the members of a record of the class *kind* whose values are addresses."""
-    own = {name for record, name in WORDS if record == kind.__name__}
-    return (ADDRESSES | own) - {name for record, name in _NAMED if record == kind.__name__}
+    names = {name for record, name in WORDS if record == kind.__name__}
+    return (ADDRESSES | names) - {name for record, name in _NAMED if record == kind.__name__}
 
 
 class Record:
@@ -124,25 +124,32 @@ def to_dataframe(rows: Sequence[Any]) -> DataFrame:
             hint="pip install pandas, or use to_dict() of each row",
         ) from error
     lines = [dict(_cells(row)) for row in rows]
-    members = {field.name: number for row in rows[:1] for number, field in enumerate(_fields(row))}
-    names = sorted(
-        dict.fromkeys(name for line in lines for name in line),
-        key=lambda name: (name == _LAST, _FIRST.index(name) if name in _FIRST else len(_FIRST), _member(name, members)),
-    )
-    inside = {name.rpartition(".")[0] for name in names}
+    names = _in_order_of_columns(dict.fromkeys(name for line in lines for name in line), rows)
+    inner_records = {name.rpartition(".")[0] for name in names}
     columns = {name: [line.get(name) for line in lines] for name in names}
     return pandas.DataFrame(
         {
             name: pandas.Series(cells, dtype=_dtype(cells))
             for name, cells in columns.items()
-            if name not in inside or any(cell is not None for cell in cells)
+            # The members of an inner record have columns. The record itself has one only if it is a place with text.
+            if name not in inner_records or any(cell is not None for cell in cells)
         }
     )
 
 
-def _member(name: str, members: Mapping[str, int]) -> int:
-    # A column of an inner record stands where its member stands, even if the first row has no such record.
-    return members.get(name.partition(".")[0], len(members))
+def _in_order_of_columns(names: Iterable[str], rows: Sequence[Any]) -> list[str]:
+    members = [field.name for field in _fields(rows[0])] if rows else []
+
+    def rank(name: str) -> tuple[bool, int, int]:
+        # A column of an inner record stands where its member stands, even if the first row has no such record.
+        member = name.partition(".")[0]
+        return (
+            name == _LAST,
+            _FIRST.index(name) if name in _FIRST else len(_FIRST),
+            members.index(member) if member in members else len(members),
+        )
+
+    return sorted(names, key=rank)
 
 
 def _cells(row: Record, prefix: str = "") -> Iterator[tuple[str, object]]:

@@ -31,7 +31,7 @@ def _others(kind: type[Any]) -> Callable[[Any], tuple[Any, ...]]:
 
 
 def _plain(record: Any) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    members: dict[str, Any] = {}
     addresses = addresses_of(record.__class__)
     for name in _names(record.__class__):
         value = getattr(record, name)
@@ -44,8 +44,8 @@ def _plain(record: Any) -> dict[str, Any]:
             value = dict(value)
         elif isinstance(value, tuple) and value and hasattr(value[0], "__dataclass_fields__"):
             value = [_plain(item) for item in value]
-        found[name] = value
-    return found
+        members[name] = value
+    return members
 
 
 def format_answer(command: str, answer: Any, extra: Callable[[Any], Mapping[str, object]] | None = None) -> str:
@@ -94,10 +94,10 @@ def _dump(value: object) -> str:
     if "\\ud" in text:
         # Lone surrogates are replaced. Python uses them for undecodable bytes (PEP 383), and other JSON readers reject
         # them.
-        whole = (
+        replaced = (
             json.dumps(value, ensure_ascii=False).encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
         )
-        text = json.dumps(json.loads(whole), ensure_ascii=True)
+        text = json.dumps(json.loads(replaced), ensure_ascii=True)
     return text
 
 
@@ -123,21 +123,21 @@ def _pieces(rows: Iterable[Any]) -> Iterator[str]:
     # Thousands of rows may be equal except for the id in their first field. Their common rest is formatted once.
     kind: type[Any] | None = None
     before: tuple[Any, ...] = ()
-    comma = start = rest = name = ""
+    comma = start = common = name = ""
     for row in rows:
         if row.__class__ is not kind:
             kind, before = row.__class__, ()
-            name, others = _names(row.__class__)[0], _others(row.__class__)
+            name, values_of = _names(row.__class__)[0], _others(row.__class__)
             start = f"\n  {{{_dump(name)}: "
-        values, key = others(row), getattr(row, name)
+        values, key = values_of(row), getattr(row, name)
         is_text = key.__class__ is str
         if before and is_text and all(map(is_, values, before)):
             yield f",{start}{_dump_text(key)}"
-            yield rest
+            yield common
             continue
         text = f"\n  {_dump(_plain(row))}"
         before = values if is_text else ()
-        rest = text[len(start) + len(_dump_text(key)) :] if is_text else ""
+        common = text[len(start) + len(_dump_text(key)) :] if is_text else ""
         yield comma + text
         comma = ","
 
@@ -179,6 +179,6 @@ def format_triage(answer: Any) -> str:
 def format_conformance(answer: Any) -> str:
     """Return a library's conformance as the text of one JSON object, with a line for each finding."""
     names = [field.name for field in fields(answer) if field.name != "rows"]
-    own = {name: (_dump(getattr(answer, name)),) for name in names}
+    facts = {name: (_dump(getattr(answer, name)),) for name in names}
     members: dict[str, Iterable[str]] = {"schema": (_dump("ompd/conformance/1"),), "conformance": _rows(answer.rows)}
-    return _joined({**members, **own})
+    return _joined({**members, **facts})
