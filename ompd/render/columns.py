@@ -68,9 +68,9 @@ def wrap_line(text: str, width: int) -> list[str]:
         text = text.lstrip(" ")
     first, *rest = wrap(text.strip(" "), max(width - hang, 1))
     # The first line has more room than the others.
-    whole = wrap(text.strip(" "), max(width - indent, 1))[0]
-    if rest and whole != first:
-        first, rest = whole, wrap(text.strip(" ")[len(whole) :].lstrip(), max(width - hang, 1))
+    longer = wrap(text.strip(" "), max(width - indent, 1))[0]
+    if rest and longer != first:
+        first, rest = longer, wrap(text.strip(" ")[len(longer) :].lstrip(), max(width - hang, 1))
     return [" " * indent + first, *(" " * hang + line for line in rest)]
 
 
@@ -112,35 +112,34 @@ def _fits(table: Table, width: int) -> bool:
 def _without_repeated(table: Table) -> Table:
     if len(table.lines) < 2:
         return table
-    columns = zip(*(line.cells for line in table.lines), strict=True)
-    same = [len(set(cells)) == 1 for cells in columns]
-    return _without(table, [each and title in table.optional for title, each in zip(table.titles, same, strict=True)])
+    columns = zip(table.titles, *(line.cells for line in table.lines), strict=True)
+    return _without(table, [title in table.optional and len(set(cells)) == 1 for title, *cells in columns])
 
 
 def _without(table: Table, left_out: Sequence[bool]) -> Table:
-    kept = [not each for each in left_out]
-    lines = tuple(Line(tuple(compress(line.cells, kept)), line.style) for line in table.lines)
-    return replace(table, titles=tuple(compress(table.titles, kept)), lines=lines)
+    is_kept = [not is_left_out for is_left_out in left_out]
+    lines = tuple(Line(tuple(compress(line.cells, is_kept)), line.style) for line in table.lines)
+    return replace(table, titles=tuple(compress(table.titles, is_kept)), lines=lines)
 
 
 def _widths(table: Table, width: int) -> list[int] | None:
     # Return the width of each column, None if the table does not fit.
     rows = [table.titles, *(line.cells for line in table.lines)]
-    whole = [max(map(width_of, column)) for column in zip(*rows, strict=True)]
-    left = width - _GAP * (len(whole) - 1)
-    if sum(whole) <= left:
-        return whole
-    least = [max(map(_longest_word, column)) for column in zip(*rows, strict=True)]
-    left -= sum(least)
-    if left < 0:
+    full = [max(map(width_of, column)) for column in zip(*rows, strict=True)]
+    room = width - _GAP * (len(full) - 1)
+    if sum(full) <= room:
+        return full
+    widths = [max(map(_longest_word, column)) for column in zip(*rows, strict=True)]
+    room -= sum(widths)
+    if room < 0:
         return None
     # Share the room that is left. Columns that lack little get it first, because they may then need no break at all.
-    order = sorted(range(len(whole)), key=lambda number: whole[number] - least[number])
+    order = sorted(range(len(full)), key=lambda number: full[number] - widths[number])
     for position, number in enumerate(order):
-        more = min(whole[number] - least[number], left // (len(order) - position))
-        least[number] += more
-        left -= more
-    return least
+        gain = min(full[number] - widths[number], room // (len(order) - position))
+        widths[number] += gain
+        room -= gain
+    return widths
 
 
 def _longest_word(text: str) -> int:
@@ -160,16 +159,16 @@ def _blocks(table: Table, width: int) -> Iterator[tuple[str, str]]:
     titles = max(map(width_of, table.titles))
     longest = max((_longest_word(cell) for line in table.lines for cell in line.cells), default=0)
     label = titles + (_GAP if titles + _GAP + longest <= width else 1)
-    beside = label + min(longest, label) <= width
+    fits_beside = label + min(longest, label) <= width
     for number, line in enumerate(table.lines):
         if number:
             yield "", ""
         for title, cell in zip(table.titles, line.cells, strict=True):
             if not cell:
                 continue
-            if beside:
-                for at, part in enumerate(wrap(cell, width - label)):
-                    yield f"{title if not at else '':<{label}}{part}", line.style
+            if fits_beside:
+                for part_number, part in enumerate(wrap(cell, width - label)):
+                    yield f"{title if not part_number else '':<{label}}{part}", line.style
                 continue
             indent = " " * _GAP if width > 2 * _GAP else ""
             yield from ((part, line.style) for part in wrap(title, width))

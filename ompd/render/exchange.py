@@ -39,9 +39,9 @@ def format_csv(answer: Answer[ThreadRecord], indices: Indices | None = None) -> 
     """
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    more = [indices.key] if indices is not None else []
+    index_column = [indices.key] if indices is not None else []
     waits = [f"wait_{name}" for name in _OF_WAIT]
-    writer.writerow([*more, *_PLAIN, *waits, "parallel", "task", *_OF_PLACE])
+    writer.writerow([*index_column, *_PLAIN, *waits, "parallel", "task", *_OF_PLACE])
     for row in answer.rows:
         number = [str(indices.numbers.get(row.native_thread_id or 0, ""))] if indices is not None else []
         writer.writerow([*number, *_cells(row)])
@@ -77,8 +77,8 @@ def format_folded(answer: Answer[StackRecord]) -> str:
     """Return a line for each distinct stack: its frames from the outermost inwards, joined by semicolons, a space and
     the number of its threads.
     """
-    found = _counted(answer)
-    lines = (f"{';'.join(map(_folded, frames))} {count}\n" for frames, count in found.items())
+    stacks = _counted(answer)
+    lines = (f"{';'.join(map(_folded, frames))} {count}\n" for frames, count in stacks.items())
     return "".join(sorted(lines))
 
 
@@ -121,13 +121,13 @@ _Frame = tuple[str, "str | None", "int | None"]
 
 def _counted(answer: Answer[StackRecord]) -> Counter[tuple[_Frame, ...]]:
     # Return how many threads have each distinct stack. Stacks begin with the outermost frame.
-    found: Counter[tuple[_Frame, ...]] = Counter()
+    stacks: Counter[tuple[_Frame, ...]] = Counter()
     for row in answer.rows:
         frames = tuple(_frame(frame) for frame in reversed(row.frames))
         if row.stopped is not None:
             frames = (("(stack could not be followed further)", None, None), *frames)
-        found[frames or ((_without_frames(row), None, None),)] += len(row.threads)
-    return found
+        stacks[frames or ((_without_frames(row), None, None),)] += len(row.threads)
+    return stacks
 
 
 def _without_frames(row: StackRecord) -> str:
@@ -144,5 +144,5 @@ def _frame(frame: StackFrame) -> _Frame:
 
 def _folded(frame: _Frame) -> str:
     name, file, line = frame
-    at = f" ({basename(file)}:{line})" if file is not None and line is not None else ""
-    return (name + at).replace(";", ":")
+    line_text = f" ({basename(file)}:{line})" if file is not None and line is not None else ""
+    return (name + line_text).replace(";", ":")

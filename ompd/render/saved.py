@@ -106,14 +106,14 @@ class _Text:
         self._mark()
         while True:
             try:
-                found, end = _DECODER.raw_decode(self._text, self._at)
+                value, end = _DECODER.raw_decode(self._text, self._at)
             except ValueError:
                 if self._at_end:
                     raise
             else:
                 if end < len(self._text) or self._at_end:  # else a number may go on
                     self._at = end
-                    return found
+                    return value
             self._read_more()
 
     def _take(self, mark: str) -> None:
@@ -132,11 +132,11 @@ class _Text:
     def _read_more(self) -> None:
         # Read at least as much text as is left. So the text doubles at each attempt, and a long value is not parsed too
         # often.
-        rest = self._text[self._at :]
-        if len(rest) > _LONGEST_VALUE:
+        unread = self._text[self._at :]
+        if len(unread) > _LONGEST_VALUE:
             raise _Wrong(f"has a value of more than {_LONGEST_VALUE >> 20} MB, which no answer has")
-        more = self._stream.read(max(_PIECE, len(rest)))
-        self._text, self._at, self._at_end = rest + more, 0, not more
+        piece = self._stream.read(max(_PIECE, len(unread)))
+        self._text, self._at, self._at_end = unread + piece, 0, not piece
 
 
 def _answer(text: _Text) -> tuple[str, Answer[Any]]:
@@ -178,7 +178,7 @@ def _record(kind: type[Any], value: Any, before: tuple[Any, Any] | None = None) 
     if not isinstance(value, dict):
         raise _Wrong(f"has no {kind.__name__} where there should be one")
     hints, addresses = _hints(typing.cast("Any", kind)), addresses_of(typing.cast("Any", kind))
-    given: dict[str, Any] = {}
+    members: dict[str, Any] = {}
     for member in fields(kind):
         if member.name not in value:
             if member.default is MISSING and member.default_factory is MISSING:
@@ -186,10 +186,10 @@ def _record(kind: type[Any], value: Any, before: tuple[Any, Any] | None = None) 
             continue  # missing in files of earlier releases
         item = value[member.name]
         if before is not None and _is_same(before[0].get(member.name, ...), item):
-            given[member.name] = getattr(before[1], member.name)
+            members[member.name] = getattr(before[1], member.name)
             continue
-        given[member.name] = _address(item) if member.name in addresses else _value(hints[member.name], item)
-    return kind(**given)
+        members[member.name] = _address(item) if member.name in addresses else _value(hints[member.name], item)
+    return kind(**members)
 
 
 def _is_same(value: Any, other: Any) -> bool:

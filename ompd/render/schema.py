@@ -69,8 +69,8 @@ def format_schema(command: str) -> str:
         if command in _WITHOUT_TARGET:
             del members["target"], members["runtimes"]
         hints, common = typing.get_type_hints(ANSWERS[command]), {field.name for field in fields(model.Answer)}
-        own = (field.name for field in fields(ANSWERS[command]) if field.name not in common)
-        members |= {name: _of_type(hints[name], definitions) for name in own}
+        names = (field.name for field in fields(ANSWERS[command]) if field.name not in common)
+        members |= {name: _of_type(hints[name], definitions) for name in names}
     schema = {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": f"ompd {command} --json",

@@ -14,8 +14,8 @@ def format_summary(answer: Answer[ThreadRecord], thread: int | None = None) -> s
     if members:
         regions = len({(row.runtime, row.parallel) for row in members})
         states = Counter(row.state or "of unknown state" for row in members)
-        told = ", ".join(f"{count} {state}" for state, count in states.most_common())
-        text = f"{format_count(len(members), 'thread')} in {format_count(regions, 'region')}: {told}"
+        counts = ", ".join(f"{count} {state}" for state, count in states.most_common())
+        text = f"{format_count(len(members), 'thread')} in {format_count(regions, 'region')}: {counts}"
     elif any(row.runtime is not None for row in answer.rows):
         text = "no parallel region is being executed" if answer.complete else "parallel regions unknown"
     else:

@@ -167,23 +167,23 @@ def format_place(place: Place | RegionFunction | None, *, verbose: bool = False)
 
 def format_ranges(numbers: Iterable[int]) -> str:
     """Return numbers as ranges: ``0,2-5``."""
-    found: list[list[int]] = []
+    ranges: list[list[int]] = []
     for number in sorted(numbers):
-        if found and number == found[-1][1] + 1:
-            found[-1][1] = number
+        if ranges and number == ranges[-1][1] + 1:
+            ranges[-1][1] = number
         else:
-            found.append([number, number])
-    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in found)
+            ranges.append([number, number])
+    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in ranges)
 
 
 def format_some(numbers: Iterable[int]) -> str:
     """Return numbers in words: ``1``, ``1 and 3-5``, or the first and the count of the others: ``7, 9 and 61 more``."""
-    found = sorted(set(numbers))
-    pieces = format_ranges(found).split(",")
+    ordered = sorted(set(numbers))
+    pieces = format_ranges(ordered).split(",")
     if len(pieces) > LISTED:
         pieces = pieces[:2]
         shown = sum(int(last or first) - int(first) + 1 for first, _, last in (p.partition("-") for p in pieces))
-        pieces.append(f"{len(found) - shown} more")
+        pieces.append(f"{len(ordered) - shown} more")
     return pieces[0] if len(pieces) == 1 else f"{', '.join(pieces[:-1])} and {pieces[-1]}"
 
 
@@ -203,19 +203,19 @@ def format_numbers(paths: Iterable[Path | None], team_size: int | None) -> str:
     In nested regions the numbers of the threads that began the teams come first: ``1.0/2`` is thread 0 of 2 in the team
     that thread 1 began, ``0-2.0/2`` thread 0 in each of the teams that threads 0 to 2 began.
     """
-    known = {path for path in paths if path is not None}
+    known_paths = {path for path in paths if path is not None}
     size = f"/{team_size}" if team_size is not None else ""
-    if not known or any(path[-1] is None for path in known):
+    if not known_paths or any(path[-1] is None for path in known_paths):
         return UNKNOWN + size
-    depths = {len(path) for path in known}
+    depths = {len(path) for path in known_paths}
     if len(depths) == 1:
-        parts = [set(part) for part in zip(*known, strict=True)]
+        parts = [set(part) for part in zip(*known_paths, strict=True)]
         count = 1
         for part in parts:
             count *= len(part)
-        if count == len(known):
+        if count == len(known_paths):
             return _dotted([_part(part) for part in parts]) + size
-    texts = [_dotted([_part({number}) for number in path]) for path in sorted(known, key=_in_order)]
+    texts = [_dotted([_part({number}) for number in path]) for path in sorted(known_paths, key=_in_order)]
     return ",".join(texts if len(texts) <= LISTED else [*texts[:2], "…", texts[-1]]) + size
 
 
@@ -224,8 +224,8 @@ def _in_order(path: Path) -> list[int]:
 
 
 def _part(numbers: set[int | None]) -> str:
-    known = [number for number in numbers if number is not None]
-    return abridge_ranges(known) if len(known) == len(numbers) else UNKNOWN
+    known_numbers = [number for number in numbers if number is not None]
+    return abridge_ranges(known_numbers) if len(known_numbers) == len(numbers) else UNKNOWN
 
 
 def _dotted(parts: Sequence[str]) -> str:

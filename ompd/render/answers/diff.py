@@ -99,11 +99,10 @@ def _still(rows: Sequence[ThreadChange], *, unfold: bool, verbose: bool) -> Tabl
     lines = []
     for group in _folded(rows, keys):
         row = group[0]
-        used = [each.processor_ns for each in group]
-        times = [each for each in used if each is not None]
-        more = f"{sum(times) / 1e9:.2f} s" if len(times) == len(used) else NONE
+        times = [change.processor_ns for change in group if change.processor_ns is not None]
+        time = f"{sum(times) / 1e9:.2f} s" if len(times) == len(group) else NONE
         cells = [_name(group), _natives(group), row.state or NONE, row.wait or NONE, row.where or NONE]
-        lines.append(Line((*cells, "stuck since A" if row.stuck else "", *([more] if verbose else []))))
+        lines.append(Line((*cells, "stuck since A" if row.stuck else "", *([time] if verbose else []))))
     if verbose:
         titles.append("PROCESSOR TIME SINCE A")
     return Table(tuple(titles), tuple(lines))
@@ -120,7 +119,7 @@ def _tasks(rows: Sequence[TaskChange]) -> Table:
     lines = []
     for row in rows:
         moves = [(row.new, "new"), (row.gone, "gone"), (row.changed, "changed")]
-        words = ", ".join(f"{count} {what}" for count, what in moves if count)
+        words = ", ".join(f"{count} {move}" for count, move in moves if count)
         name = f"{row.kind or '?'} task {row.function or ''}".rstrip()
         lines.append(Line((name, _counts(row.earlier), _counts(row.later), words)))
     return Table(("TASKS", "A", "B", ""), tuple(lines))

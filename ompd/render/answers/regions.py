@@ -15,17 +15,17 @@ def region_lines(
     """Yield the regions as ``(depth, text)``, each after its enclosing region. Equal siblings are folded unless
     *unfold*.
     """
-    known = {row.id for row in answer.rows}
+    ids = {row.id for row in answer.rows}
     children: dict[str | None, list[ParallelRecord]] = {}
     for row in answer.rows:
-        children.setdefault(row.enclosing if row.enclosing in known else None, []).append(row)
+        children.setdefault(row.enclosing if row.enclosing in ids else None, []).append(row)
     shapes = {} if unfold else _shapes(children)
-    waiting = [(0, False, group) for group in reversed(_fold(children, None, shapes))]
-    while waiting:
-        depth, inside_folded, group = waiting.pop()
+    pending = [(0, False, group) for group in reversed(_fold(children, None, shapes))]
+    while pending:
+        depth, inside_folded, group = pending.pop()
         yield depth, _region_text(group, verbose, inside_folded)
         folded = inside_folded or len(group) > 1
-        waiting += [(depth + 1, folded, inner) for inner in reversed(_fold(children, group[0].id, shapes))]
+        pending += [(depth + 1, folded, inner) for inner in reversed(_fold(children, group[0].id, shapes))]
 
 
 def _fold(
@@ -43,13 +43,13 @@ def _shapes(children: Mapping[str | None, list[ParallelRecord]]) -> dict[str, in
     order = list(children.get(None, ()))
     for row in order:
         order += children.get(row.id, ())
-    known: dict[tuple[Any, ...], int] = {}
+    numbers: dict[tuple[Any, ...], int] = {}
     shapes: dict[str, int] = {}
     for row in reversed(order):
         sizes = row.team_size, row.requested, row.requested_by, row.reduction
-        own = (row.runtime, *sizes, row.active_level, row.function, tuple(sorted(row.unavailable)))
-        look = (own, tuple(shapes[child.id] for child in children.get(row.id, ())))
-        shapes[row.id] = known.setdefault(look, len(known))
+        facts = (row.runtime, *sizes, row.active_level, row.function, tuple(sorted(row.unavailable)))
+        shape = (facts, tuple(shapes[child.id] for child in children.get(row.id, ())))
+        shapes[row.id] = numbers.setdefault(shape, len(numbers))
     return shapes
 
 

@@ -31,7 +31,7 @@ def runtime_lines(answer: Answer[RuntimeRecord]) -> Iterator[str]:
         for dll in row.dlls or ():
             use = "serves" if dll.chosen else "could serve" if dll.suitable else "cannot serve"
             yield f"    {clean(dll.name) or '(empty)'}  {use}: {clean(dll.reason)}"
-        kept = None if row.keeps_states is None else "yes" if row.keeps_states else _NO_STATES.get(row.kind, "no")
-        yield f"  keeps states   {format_field(row, 'keeps_states', kept)}"
+        keeps = None if row.keeps_states is None else "yes" if row.keeps_states else _NO_STATES.get(row.kind, "no")
+        yield f"  keeps states   {format_field(row, 'keeps_states', keeps)}"
         for reason in dict.fromkeys(row.unavailable.values()):
             yield f"  unknown        {clean(reason)}"

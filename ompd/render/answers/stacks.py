@@ -134,8 +134,8 @@ def _where(frame: StackFrame) -> str:
 def _notes(frame: StackFrame, verbose: bool, raw: bool) -> Iterator[str]:
     construct = frame.construct
     if construct is not None:
-        at = f" {basename(construct.file)}:{construct.line}" if construct.file is not None else ""
-        yield clean(f"body of {construct.kind or 'construct'}{at}")
+        place = f" {basename(construct.file)}:{construct.line}" if construct.file is not None else ""
+        yield clean(f"body of {construct.kind or 'construct'}{place}")
     if frame.inlined:
         yield "inlined"
     if frame.unproven is not None:

@@ -13,17 +13,17 @@ def task_lines(answer: Answer[TaskRecord], *, unfold: bool = False, verbose: boo
     """Yield the tasks as ``(depth, text)``, each after its generating task. Equal siblings are folded unless
     *unfold*.
     """
-    known: set[str] = set()
+    listed: set[str] = set()
     children: dict[str | None, list[TaskRecord]] = {}
     for row in answer.rows:
         # A task listed before its generating task is part of a circle: show it at the top.
-        children.setdefault(row.generating if row.generating in known else None, []).append(row)
-        known.add(row.id)
-    waiting = [(0, group) for group in reversed(_fold_tasks(children, None, unfold))]
-    while waiting:
-        depth, group = waiting.pop()
+        children.setdefault(row.generating if row.generating in listed else None, []).append(row)
+        listed.add(row.id)
+    pending = [(0, group) for group in reversed(_fold_tasks(children, None, unfold))]
+    while pending:
+        depth, group = pending.pop()
         yield depth, _task_text(group, children.get(group[0].id, ()), verbose)
-        waiting += [(depth + 1, inner) for inner in reversed(_fold_tasks(children, group[0].id, unfold))]
+        pending += [(depth + 1, inner) for inner in reversed(_fold_tasks(children, group[0].id, unfold))]
 
 
 def _fold_tasks(
@@ -105,15 +105,15 @@ def _clause(item: DependenceRecord) -> str:
 
 
 def _listed(names: Sequence[str]) -> str:
-    more = len(names) - _LISTED
-    return ", ".join(names[:_LISTED]) + (f" and {more} more" if more > 0 else "")
+    hidden = len(names) - _LISTED
+    return ", ".join(names[:_LISTED]) + (f" and {hidden} more" if hidden > 0 else "")
 
 
 def _unfinished(row: TaskRecord, children: Sequence[TaskRecord]) -> Iterator[str]:
     # Yield why the children are unfinished, unless they only wait for a thread to execute them.
     explicit = [child for child in children if child.kind == "explicit" and child.status != "complete"]
-    told = {status: sum(child.status == status for child in explicit) for status in ("detached", "waiting")}
-    words = [f"{count} {status}" for status, count in told.items() if count]
+    counts = {status: sum(child.status == status for child in explicit) for status in ("detached", "waiting")}
+    words = [f"{count} {status}" for status, count in counts.items() if count]
     hidden = (row.unfinished_children or 0) - len(explicit)
     if hidden > 0:
         words.append(f"{hidden} not found")

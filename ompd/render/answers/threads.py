@@ -89,8 +89,8 @@ def _alike(row: ThreadRecord, verbose: bool) -> tuple[Any, ...]:
     # The thread that ended the program gets its own row.
     failed = row.native_thread_id if format_failure(row) else None
     outside = row.outside_of_target and (row.outside_of_target.parallel, row.outside_of_target.team_size)
-    own = row.ompt_state if verbose else None
-    return (team, row.state, row.state_source, own, wait, where, row.about_to_begin, reasons, failed, outside)
+    ompt_state = row.ompt_state if verbose else None
+    return (team, row.state, row.state_source, ompt_state, wait, where, row.about_to_begin, reasons, failed, outside)
 
 
 def _openmp_columns(folded: Sequence[Sequence[ThreadRecord]]) -> dict[str, list[str]]:
@@ -116,7 +116,7 @@ def _outside(rows: Sequence[ThreadRecord]) -> str:
     outside = [row.outside_of_target for row in rows if row.outside_of_target is not None]
     if not outside:
         return ""
-    return f" in target of {format_numbers(((each.thread_num,) for each in outside), outside[0].team_size)}"
+    return f" in target of {format_numbers(((membership.thread_num,) for membership in outside), outside[0].team_size)}"
 
 
 def _is_idle(row: ThreadRecord) -> bool:
@@ -152,9 +152,9 @@ def _state(row: ThreadRecord, verbose: bool) -> str:
     if not verbose or row.state_source is None:
         return state
     # Add the runtime's own name of the state if it differs, because OpenMP 5 has no such state.
-    own = row.ompt_state
-    more = f": {clean(own.name)}" if own is not None and own.name != row.state else ""
-    return f"{state} ({row.state_source}{more})"
+    ompt_state = row.ompt_state
+    name = f": {clean(ompt_state.name)}" if ompt_state is not None and ompt_state.name != row.state else ""
+    return f"{state} ({row.state_source}{name})"
 
 
 def _wait(rows: Sequence[ThreadRecord], by_native: Mapping[int, ThreadRecord]) -> str:
@@ -182,17 +182,17 @@ def _wait(rows: Sequence[ThreadRecord], by_native: Mapping[int, ThreadRecord]) -
 def _missing(waiting: ThreadRecord, missing: Sequence[int], by_native: Mapping[int, ThreadRecord]) -> str:
     # Name the missing threads by their numbers in the barrier's team, also if they are in inner teams now.
     team = (path_of(waiting) or ())[:-1]
-    numbers, others = [], []
+    numbers, names = [], []
     for native in missing:
         path = path_of(by_native[native]) if native in by_native else None
         number = path[len(team)] if path is not None and len(path) > len(team) and path[: len(team)] == team else None
         if number is None:
-            others.append(native)
+            names.append(native)
         else:
             numbers.append(number)
     words = [format_some(numbers)] if numbers else []
-    if others:
-        words.append(f"thread{'s' * (len(others) > 1)} {format_threads(others)}")
+    if names:
+        words.append(f"thread{'s' * (len(names) > 1)} {format_threads(names)}")
     return " and ".join(words)
 
 

@@ -99,8 +99,8 @@ def _group(row: TriageRecord, *, verbose: bool) -> Iterator[str]:
     for text in row.joined:
         yield f"  joined: {clean(text)}"
     names = row.targets if verbose else row.targets[:_NAMES]
-    rest = len(row.targets) - len(names)
-    yield f"  {' '.join(map(clean, names))}{f' and {rest} more' if rest else ''}"
+    hidden = len(row.targets) - len(names)
+    yield f"  {' '.join(map(clean, names))}{f' and {hidden} more' if hidden else ''}"
 
 
 def format_frame(frame: TriageFrame | TreeNode) -> str:
@@ -152,9 +152,10 @@ def format_roles(ends: Mapping[str, int]) -> str:
 
 def format_rank_sets(ranks: Iterable[RankSet]) -> Iterator[str]:
     """Yield a text for the ranks of each job. It begins with the job's name if there are several jobs."""
-    every = list(ranks)
-    for each in every:
-        yield f"{clean(each.job)}:[{folded(each.ranks)}]" if len(every) > 1 and each.job else f"[{folded(each.ranks)}]"
+    rank_sets = list(ranks)
+    for rank_set in rank_sets:
+        job = f"{clean(rank_set.job)}:" if len(rank_sets) > 1 and rank_set.job else ""
+        yield f"{job}[{folded(rank_set.ranks)}]"
 
 
 def folded(numbers: Iterable[int]) -> str:

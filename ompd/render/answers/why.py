@@ -87,14 +87,14 @@ def why_lines(
         if number:
             yield "", ""
         yield from _verdict(answer, verdict, is_first=number == 0, whole=whole, verbose=verbose)
-    rest = answer.rows[len(full) :]
-    if rest:
+    further = answer.rows[len(full) :]
+    if further:
         yield "", ""
-    for verdict in rest[:_BRIEF]:
+    for verdict in further[:_BRIEF]:
         stuck = "" if verdict.is_about_supply else f" ({_SHORT_STUCK[verdict.stuck]})"
         yield f"also: {headline(verdict)}{stuck}", _style(verdict)
-    if len(rest) > _BRIEF:
-        yield f"… {format_count(len(rest) - _BRIEF, 'more verdict')}, shown with --all", "dim"
+    if len(further) > _BRIEF:
+        yield f"… {format_count(len(further) - _BRIEF, 'more verdict')}, shown with --all", "dim"
 
 
 def headline(verdict: VerdictRecord) -> str:
@@ -171,19 +171,19 @@ def beside_of(answer: WhyAnswer, *, whole: bool = False) -> tuple[ChildRecord, .
 
 def said_of(other: ChildRecord) -> str:
     """Return the sentence about a child process or another rank."""
-    what = f"rank {other.rank}, process" if other.rank is not None else "child process"
+    kind = f"rank {other.rank}, process" if other.rank is not None else "child process"
     program = f" ({clean(other.program)})" if other.program is not None else ""
-    return sentence(f"{what} {other.process_id}{program}: {other.summary}; {_SHORT_STUCK[other.stuck]}")
+    return sentence(f"{kind} {other.process_id}{program}: {other.summary}; {_SHORT_STUCK[other.stuck]}")
 
 
 def _further_ranks(answer: WhyAnswer, *, whole: bool) -> Iterator[str]:
     ranks = answer.other_ranks
     if ranks is None:
         return
-    more = () if whole else ranks.waiting[_RANKS:]
-    if more:
-        numbers = abridge_ranges([other.rank for other in more if other.rank is not None])
-        yield f"… {format_count(len(more), 'more rank')} ({numbers}) with waiting threads, shown with --all"
+    hidden = () if whole else ranks.waiting[_RANKS:]
+    if hidden:
+        numbers = abridge_ranges([other.rank for other in hidden if other.rank is not None])
+        yield f"… {format_count(len(hidden), 'more rank')} ({numbers}) with waiting threads, shown with --all"
     if ranks.inspected < ranks.on_host:
         yield f"{ranks.inspected} of {ranks.on_host} other ranks on this host were looked at."
 
@@ -224,10 +224,10 @@ def _details(
         most = len(verdict.cycle) if whole else _LINKS if is_first else _SHORT
         yield from ((line, "") for line in _chain(verdict.cycle, most, verbose))
         named = {native for link in verdict.cycle for native in link.threads}
-        others = [native for native in verdict.explains if native not in named]
-        if others:
-            depend = "depends" if len(others) == 1 else "depend"
-            yield f"  {format_count(len(others), 'more thread')} ({format_threads(others)}) {depend} on these", ""
+        further = [native for native in verdict.explains if native not in named]
+        if further:
+            depend = "depends" if len(further) == 1 else "depend"
+            yield f"  {format_count(len(further), 'more thread')} ({format_threads(further)}) {depend} on these", ""
     for stack in verdict.stacks if in_full else ():
         yield "", ""
         yield from _stack(answer, stack, whole=whole, verbose=verbose)
@@ -281,8 +281,8 @@ def _holders(links: Sequence[Link]) -> Iterator[str]:
         elif link.holder in _OTHER_HOLDERS:
             yield f"which needs {after}"
         else:
-            what = "held by" if link.kind.is_lock else "which needs"
-            yield f"{what} {after}, inferred: {link.holder}"
+            relation = "held by" if link.kind.is_lock else "which needs"
+            yield f"{relation} {after}, inferred: {link.holder}"
 
 
 # Stacks and notes
@@ -310,11 +310,11 @@ def notes_on(
         for item in verdict.evidence[:_STEPS]:
             yield "because", item.text
     if verdict.branch is not None and (is_first or whole):
-        at = format_place(verdict.branch, verbose=verbose)
+        place = format_place(verdict.branch, verbose=verbose)
         calls = " and ".join(clean(name)[:_LONGEST] for name in verdict.branch_calls[:_VALUES])
         returns = "return" if len(verdict.branch_calls) > 1 else "returns"
         by = f", by what {calls} {returns}" if calls else ""
-        yield "branch", f"{at}: one side leads to the barrier, the other does not{by}"
+        yield "branch", f"{place}: one side leads to the barrier, the other does not{by}"
         yield from dict.fromkeys(_variables(verdict.variables, verbose=verbose, has_values=has_values))
     most = len(verdict.unknowns) if whole else _UNKNOWNS if is_first else 1
     for unknown in verdict.unknowns[:most]:

@@ -55,20 +55,20 @@ def _chain(chain: LoadChain) -> str:
     begins = _BEGINS.get(chain.begins or "", f"how it came is not known: {chain.unavailable.get('begins', '?')}")
     path = _ARROW.join(basename(name) for name in chain.modules)
     users = [name for name in chain.needed_by if name not in chain.modules]
-    more = f" and {len(users) - LISTED} more" if len(users) > LISTED else ""
-    others = f"; also needed by {', '.join(basename(name) for name in users[:LISTED])}{more}" if users else ""
+    hidden = f" and {len(users) - LISTED} more" if len(users) > LISTED else ""
+    users_text = f"; also needed by {', '.join(basename(name) for name in users[:LISTED])}{hidden}" if users else ""
     if len(chain.modules) == 1 and chain.begins == "program":
         return f"{path}: is linked into the program"
-    return f"{path}: {begins}{others}"
+    return f"{path}: {begins}{users_text}"
 
 
 def _summary(answer: DoctorAnswer) -> str:
     counts = Counter(row.severity for row in answer.rows)
-    found = [format_count(counts[severity], severity) for severity in _STYLES if counts[severity]]
+    counted = [format_count(counts[severity], severity) for severity in _STYLES if counts[severity]]
     examined = format_count(len(answer.in_order), "thing is", "things are")
-    if not found:
+    if not counted:
         about = "answers cannot be better" if answer.target.kind != "machine" else "nothing stands in the way of ompd"
         return clean(f"nothing is wrong: {about}; {examined} in order")
     return clean(
-        f"{', '.join(found)}; {examined} in order" + ("" if answer.complete else "; not all could be examined")
+        f"{', '.join(counted)}; {examined} in order" + ("" if answer.complete else "; not all could be examined")
     )

@@ -67,13 +67,13 @@ def _member_line(member: MemberRecord) -> str:
     return clean(f"{f'{member.offset}:{member.first_bit}':>8}  {format_count(member.bits, 'bit'):>8}  {member.name}")
 
 
-def describe_layout(made: LayoutRecord, structs: int) -> str:
+def describe_layout(layout: LayoutRecord, structs: int) -> str:
     """Return a text about the table of layouts that was written."""
-    parts = (made.name, made.runtime, ", ".join(made.releases), ", ".join(made.architectures))
-    build_ids = ", ".join(made.build_ids) or NONE
+    parts = (layout.name, layout.runtime, ", ".join(layout.releases), ", ".join(layout.architectures))
+    build_ids = ", ".join(layout.build_ids) or NONE
     lines = [
         "   ".join((*parts, format_count(structs, "structure"))),
-        f"  file           {made.file}",
+        f"  file           {layout.file}",
         f"  build-id       {build_ids}",
     ]
     return "\n".join(map(clean, lines))
