@@ -7,7 +7,7 @@ number of edges.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from enum import Enum
 
@@ -237,11 +237,13 @@ class Release:
         return freed
 
 
-def components(nodes: Iterable[int], successors: Sequence[Sequence[int]]) -> Iterator[list[int]]:
+def components(
+    nodes: Iterable[int], successors: Sequence[Sequence[int]] | Mapping[int, Sequence[int]]
+) -> Iterator[list[int]]:
     """Yield the strongly connected components of a graph (Tarjan). A component comes after all components it can reach.
 
     :param nodes: the nodes to begin with
-    :param successors: the successors of each node, by index
+    :param successors: the successors of each node, by node
     """
     order: dict[int, int] = {}
     low: dict[int, int] = {}

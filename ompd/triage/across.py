@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from ompd.analysis.graph import components
 from ompd.model.triage import JobRecord, RankEnd, RankWait
 
 # The collective calls that return on no rank before all ranks have entered. A broadcast, for example, may return
@@ -110,7 +111,8 @@ def _ends(ranks: Mapping[int, _Rank], waits: Sequence[RankWait]) -> Iterator[Ran
                 edges.setdefault(rank, []).append(-1 - number)
     if not edges:
         return
-    circles = _circles(edges)
+    nodes = sorted({*edges, *(target for targets in edges.values() for target in targets)})
+    circles = list(components(nodes, {node: edges.get(node, ()) for node in nodes}))
     circle_of = {node: index for index, circle in enumerate(circles) for node in circle}
     has_exit = {
         circle_of[node] for node, targets in edges.items() for target in targets if circle_of[target] != circle_of[node]
@@ -153,37 +155,3 @@ def _reaching(circle: Sequence[int], callers: Mapping[int, Sequence[int]]) -> se
                 reached.add(caller)
                 waiting.append(caller)
     return reached
-
-
-def _circles(edges: Mapping[int, Sequence[int]]) -> list[list[int]]:
-    # Return the strongly connected components (Tarjan), without recursion. A node outside of any circle is a component,
-    # too.
-    index: dict[int, int] = {}
-    low: dict[int, int] = {}
-    on_path: dict[int, None] = {}
-    components: list[list[int]] = []
-    for start in sorted({*edges, *(target for targets in edges.values() for target in targets)}):
-        if start in index:
-            continue
-        work = [(start, iter(edges.get(start, ())))]
-        index[start] = low[start] = len(index)
-        on_path[start] = None
-        while work:
-            node, targets = work[-1]
-            target = next((target for target in targets if target not in index or target in on_path), None)
-            if target is None:
-                work.pop()
-                if work:
-                    low[work[-1][0]] = min(low[work[-1][0]], low[node])
-                if low[node] == index[node]:
-                    circle: list[int] = []
-                    while not circle or circle[-1] != node:
-                        circle.append(on_path.popitem()[0])
-                    components.append(circle)
-            elif target in index:
-                low[node] = min(low[node], index[target])
-            else:
-                index[target] = low[target] = len(index)
-                on_path[target] = None
-                work.append((target, iter(edges.get(target, ()))))
-    return components

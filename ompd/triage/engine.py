@@ -86,7 +86,7 @@ class Inspecting:
             self._executor.shutdown()
 
     def _send(self, waiting: Iterator[Wanted]) -> bool:
-        if not self._flying and (self._is_broken or self._alone is not None):
+        if not self._flying:
             self._alone = None
             if self._is_broken and self._executor is not None:
                 self._executor.shutdown(wait=False)

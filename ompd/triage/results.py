@@ -52,20 +52,20 @@ class ResultFile:
         :raises BadFile: if it is not a file of results
         """
         wanted = {target.name: target for target in targets}
-        whole = 0
+        end = 0
         with open(os.dup(self._file.fileno()), "rb") as file:  # noqa: PTH123
             file.seek(0)
             for line, result in _lines(self.path, file):
                 if not line.endswith(b"\n"):
                     break
-                whole += len(line)
+                end += len(line)
                 target = wanted.get(result["target"]) if result is not None else None
                 identity = target.identity() if target is not None else None
                 if result is not None and identity is not None and result["identity"] == list(identity):
                     del wanted[result["target"]]
                     yield result
-        self._file.truncate(whole)
-        if not whole:
+        self._file.truncate(end)
+        if not end:
             self._write({"schema": SCHEMA})
 
     def add(self, result: Mapping[str, Any]) -> None:

@@ -28,15 +28,10 @@ class Tree:
             node = self._root
             node.threads.update(threads)
             for frame in frames:
-                below = node.children.get(part(frame))
-                if below is None:
-                    if self._count >= _MOST_NODES:
-                        break
-                    self._count += 1
-                    below = node.children[part(frame)] = _Node(frame)
-                elif frame != below.frame and _words(frame) < _words(below.frame):
-                    below.frame = frame  # take the smallest name, so that the order of targets makes no difference
-                node = below
+                callee = self._callee(node, frame)
+                if callee is None:
+                    break
+                node = callee
                 node.threads.update(threads)
                 touched.add(node)
             node.ends.update(threads)
@@ -44,6 +39,19 @@ class Tree:
             node.targets += 1
             if rank is not None:
                 node.ranks.add(rank)
+
+    def _callee(self, node: _Node, frame: Frame) -> _Node | None:
+        # Return the child of *node* for a frame, a new one if there is none yet. None if the tree is full.
+        callee = node.children.get(part(frame))
+        if callee is not None:
+            if frame != callee.frame and _words(frame) < _words(callee.frame):
+                callee.frame = frame  # take the smallest name, so that the order of targets makes no difference
+            return callee
+        if self._count >= _MOST_NODES:
+            return None
+        self._count += 1
+        callee = node.children[part(frame)] = _Node(frame)
+        return callee
 
     def nodes(self) -> tuple[TreeNode, ...]:
         """Return the nodes. Callers come before their callees, and callees with the fewest targets come first."""
