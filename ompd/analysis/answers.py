@@ -64,8 +64,10 @@ def _edges(solved: Solved) -> tuple[GraphEdge, ...]:
     for index, needs in enumerate(solved.graph.needs):
         for group, need in enumerate(needs):
             targets = solved.targets(need) or need.targets
-            source = need.source if need.is_known else "stack" if need.reasoned else "derived"
-            why = need.reasoning if not need.is_known and need.reasoned else need.evidence
-            count = min(need.count, len(targets)) if need.is_known else 1
+            count, source, why = 1, "derived", need.evidence
+            if need.is_known:
+                count, source = min(need.count, len(targets)), need.source
+            elif need.reasoned:
+                source, why = "stack", need.reasoning
             edges += [GraphEdge(keys[index], keys[t], need.kind, source, group, count, why) for t in targets]
     return tuple(edges)

@@ -329,13 +329,9 @@ _IMPLICIT = {
 def _is_beyond(wait: Wait | None, awaited: Wait) -> bool:
     # Return whether a thread has passed the awaited iteration of the same loop. A thread executes its iterations in
     # order, and waits only for iterations before its own. So if it waits for iteration n, its own is later than n.
-    return (
-        wait is not None
-        and wait.loop == awaited.loop is not None
-        and wait.iteration is not None
-        and awaited.iteration is not None
-        and wait.iteration >= awaited.iteration
-    )
+    if wait is None or wait.loop is None or wait.loop != awaited.loop:
+        return False
+    return wait.iteration is not None and awaited.iteration is not None and wait.iteration >= awaited.iteration
 
 
 def _is_at(kind: Kind, wait: Wait | None) -> bool:

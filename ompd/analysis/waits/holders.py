@@ -129,12 +129,15 @@ class Holders:
         if len(self._moment.threads) > len(waiting) + 1:
             return Holding((), None)
         remaining = [row for row in self._moment.threads if row.native_thread_id not in waiting]
+        native = remaining[0].native_thread_id if len(remaining) == 1 else None
         # An idle thread has left the code that set the lock, so it is not the holder.
-        native = remaining[0].native_thread_id if len(remaining) == 1 and remaining[0].state != "idle" else None
-        wait = self._moment.system.get(native or 0)
-        if native is not None and (wait is None or wait.pool is None):
-            return Holding((native,), "every other thread waits for it", "derived")
-        return Holding((), None)
+        if native is None or remaining[0].state == "idle" or self._is_in_pool(native):
+            return Holding((), None)
+        return Holding((native,), "every other thread waits for it", "derived")
+
+    def _is_in_pool(self, thread: int) -> bool:
+        wait = self._moment.system.get(thread)
+        return wait is not None and wait.pool is not None
 
 
 def _keep(reasons: dict[int, tuple[str, bool]], thread: int, record: HeldRecord) -> None:
