@@ -85,6 +85,8 @@ def innermost_user_place(session: Session, thread: int, handle: ThreadHandle | N
 
 
 def _straight(session: Session, frames: Sequence[Frame]) -> Straight:
+    # Look for the innermost user frame in the simple case: no unknown code and no construct that has left the stack is
+    # further inside. The place is kept if it does not depend on the thread's handle.
     for index, frame in enumerate(frames):
         owner = code_owner(session, frame.call_site)
         if owner == USER and naming.is_added(_symbol(session, frame.call_site) or ""):
@@ -497,7 +499,6 @@ def _place(session: Session, address: int, function: str | None) -> Place:
 
 
 def _as_in_source(session: Session, address: int, symbol: str | None) -> str | None:
-    process = session.process
-    return (
-        process.places.source_name(process.symbols.module_at(address), symbol, address) if symbol is not None else None
-    )
+    if symbol is None:
+        return None
+    return session.process.places.source_name(session.process.symbols.module_at(address), symbol, address)

@@ -66,8 +66,7 @@ def held(session: Session, thread: int) -> tuple[HeldRecord, ...]:
 
 
 def _let_go(session: Session, functions: Functions, inner: Sequence[Frame], frame: Frame, begun: Begun) -> Doubt | None:
-    # Return the doubt about a lock set in *frame* if a function that was called from there may have released it, None
-    # if none has.
+    # Return a doubt if a function that *frame* called may have released the lock set in *frame*, otherwise None.
     chain = [*inner, frame]
     for number, called in enumerate(chain):
         if places.code_owner(session, called.call_site) in (RUNTIME, SYSTEM):
@@ -79,7 +78,8 @@ def _let_go(session: Session, functions: Functions, inner: Sequence[Frame], fram
             if released is None:
                 return Doubt.CALLEE
             for kind, address in released:
-                if kind == begun.routine.kind and (None in (address, begun.object) or address == begun.object):
+                may_be_same = address is None or begun.object is None or address == begun.object
+                if kind == begun.routine.kind and may_be_same:
                     return Doubt.CALLEE
     return None
 

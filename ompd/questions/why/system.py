@@ -84,15 +84,18 @@ def _symbol(session: Session, kind: Kind, address: int) -> str | None:
         if place.module is None:
             return None
         variables = process.types.variables_of_type(place.module, _TYPES[kind]) if kind in _TYPES else ()
-        expression = next((variable.expression for variable in variables if variable.address == address), None)
     except OmpdError:
         return None
-    if expression is not None:
-        return f"&{expression}"
+    for variable in variables:
+        if variable.address == address:
+            return f"&{variable.expression}"
     if place.symbol is None or place.symbol_address is None:
         return None
-    offset, name = address - place.symbol_address, process.places.source_name(place.module, place.symbol)
-    return name if name.startswith(_GUARD) else f"&{name}" + (f"+{offset:#x}" if offset else "")
+    name = process.places.source_name(place.module, place.symbol)
+    if name.startswith(_GUARD):
+        return name
+    offset = address - place.symbol_address
+    return f"&{name}+{offset:#x}" if offset else f"&{name}"
 
 
 def _stream(session: Session, lock: int) -> str | None:
