@@ -127,11 +127,11 @@ def _strip(team: _Team, x: float, y: float) -> tuple[list[str], float, float]:
         if left + wide > _WIDTH - 8 and left > x:
             left, y = x, y + _HIGH + _GAP
         high = _HIGH * HEIGHTS[state]
-        who = f"thread {numbers[0]}" if len(numbers) == 1 else f"threads {_numbers(numbers)} ({len(numbers)})"
+        threads_text = f"thread {numbers[0]}" if len(numbers) == 1 else f"threads {_numbers(numbers)} ({len(numbers)})"
         body.append(
             svg.element(
                 "rect",
-                svg.title(f"{who}: {WORDS[state]}   {words}"),
+                svg.title(f"{threads_text}: {WORDS[state]}   {words}"),
                 x=left,
                 y=y + _HIGH - high,
                 width=max(wide - 2, 1.0),

@@ -24,10 +24,10 @@ def draw_job(job: JobRecord, key: str) -> str | None:
         body += parts
         y += 2 * _GAP
         width = max(width, wide)
-    left = len(job.ends) - len(ends)
-    if left:
+    undrawn = len(job.ends) - len(ends)
+    if undrawn:
         y += svg.LINE
-        body.append(svg.text(f"{left} more not drawn", LEFT, y - 8, class_="note"))
+        body.append(svg.text(f"{undrawn} more not drawn", LEFT, y - 8, class_="note"))
     words = "; ".join(_words(end) for end in ends)
     name = f"who waits for whom in job {job.job}" if job.job is not None else "who waits for whom across ranks"
     return svg.picture(body, width + LEFT, y, name, words, key)
@@ -72,5 +72,5 @@ def _end(job: JobRecord, end: RankEnd, y: float, key: str) -> tuple[list[str], f
 
 def _lines(ranks: list[int], more: str) -> list[str]:
     times = f"{svg.TIMES}{len(ranks)}  " if len(ranks) > 1 else ""
-    who = f"{times}{'rank' if len(ranks) == 1 else 'ranks'} [{folded(ranks)}]"
-    return [*lines_of(who), *lines_of(more)]
+    ranks_text = f"{times}{'rank' if len(ranks) == 1 else 'ranks'} [{folded(ranks)}]"
+    return [*lines_of(ranks_text), *lines_of(more)]

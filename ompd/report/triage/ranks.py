@@ -38,27 +38,28 @@ def draw_ranks(job: str | None, rows: Sequence[TriageRecord], jobs: Sequence[Job
     roots = {rank for end in record.ends for rank in end.ranks} if record is not None else set()
     size = max(max(groups) + 1, max(roots, default=0) + 1, record.size or 0 if record is not None else 0)
     shades = _shades(groups)
-    each = -(-size // _MOST)
+    ranks_per_cell = -(-size // _MOST)
     cells: dict[int, list[int]] = {}
     for rank in groups:
-        cells.setdefault(rank // each, []).append(rank)
+        cells.setdefault(rank // ranks_per_cell, []).append(rank)
     ends: dict[int, list[int]] = {}
     for rank in roots:
-        ends.setdefault(rank // each, []).append(rank)
-    count = -(-size // each)
+        ends.setdefault(rank // ranks_per_cell, []).append(rank)
+    count = -(-size // ranks_per_cell)
     body = [
-        _cell(number, cells.get(number, ()), groups, shades, ends.get(number, ()), number * each, each, size)
+        _cell(number, cells.get(number, ()), groups, shades, ends.get(number, ()), ranks_per_cell, size)
         for number in range(count)
     ]
-    body += [
-        svg.text(str(line * _ACROSS * each), _LEFT - 8, 4.0 + line * _CELL + 14, text_anchor="end", class_="note")
-        for line in range(-(-count // _ACROSS))
-    ]
     lines = -(-count // _ACROSS)
+    for line in range(lines):
+        rank, y = line * _ACROSS * ranks_per_cell, 4.0 + line * _CELL + 14
+        body.append(svg.text(str(rank), _LEFT - 8, y, text_anchor="end", class_="note"))
     height = 8.0 + lines * _CELL
-    if each > 1:
+    if ranks_per_cell > 1:
         height += svg.LINE
-        body.append(svg.text(f"a cell for {each} ranks, by the smallest group of them", 8, height - 4, class_="note"))
+        body.append(
+            svg.text(f"a cell for {ranks_per_cell} ranks, by the smallest group of them", 8, height - 4, class_="note")
+        )
     width = _LEFT + min(count, _ACROSS) * _CELL + 8
     named = f"ranks of job {job}" if job is not None else "ranks"
     return svg.picture(body, max(width, 360.0), height, named, _summary(groups, size), key)
@@ -102,23 +103,23 @@ def _cell(
     groups: Mapping[int, int],
     shades: Mapping[int, str],
     ends: Sequence[int],
-    first: int,
-    each: int,
+    ranks_per_cell: int,
     size: int,
 ) -> str:
-    # *first*: the first rank of the cell. *each*: ranks of a cell. *size*: ranks of the job.
+    # *ends*: the ranks of the cell on which other ranks depend. *size*: the number of ranks of the job.
+    first = number * ranks_per_cell
     x, y = _LEFT + number % _ACROSS * _CELL, 4.0 + number // _ACROSS * _CELL
-    who = f"rank {first}" if each == 1 else f"ranks {first}-{min(first + each, size) - 1}"
+    cell_name = f"rank {first}" if ranks_per_cell == 1 else f"ranks {first}-{min(first + ranks_per_cell, size) - 1}"
     place = {"x": x + 1, "y": y + 1, "width": _CELL - 3, "height": _CELL - 3}
     last = f"; what others wait for in the end: [{folded(ends)}]" if ends else ""
     if not ranks:
-        words = svg.title(f"{who}: not inspected{last}")
+        words = svg.title(f"{cell_name}: not inspected{last}")
         return svg.element("rect", words, **place, class_="box root" if ends else "box absent")
     counts = Counter(groups[rank] for rank in ranks)
     group = min(counts)
     words = ", ".join(f"{letter(group)}: {format_count(counts[group], 'rank')}" for group in sorted(counts))
     shade = f"s-{shades[group]}{' root' if ends else ''}"
-    shape = svg.element("rect", svg.title(f"{who}: {words}{last}"), **place, class_=shade)
+    shape = svg.element("rect", svg.title(f"{cell_name}: {words}{last}"), **place, class_=shade)
     return shape + svg.text(letter(group), x + _CELL / 2 - 0.5, y + 14, text_anchor="middle", class_="on")
 
 
@@ -127,6 +128,6 @@ def _summary(groups: Mapping[int, int], size: int) -> str:
     for rank, group in groups.items():
         ranks.setdefault(group, []).append(rank)
     words = [f"{letter(group)}: [{folded(ranks[group])}]" for group in sorted(ranks)[:_SUMMED]]
-    left = size - len(groups)
-    words += [f"{format_count(left, 'rank')} not inspected"] * (left > 0)
+    uninspected = size - len(groups)
+    words += [f"{format_count(uninspected, 'rank')} not inspected"] * (uninspected > 0)
     return svg.shorten("; ".join(words), 2000)

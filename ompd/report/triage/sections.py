@@ -88,7 +88,8 @@ class Names:
         match = _PATH.fullmatch(name)
         if match is None or not match[2] or not match[2].startswith(self.shared):
             return name
-        return (match[1] or "") + name[match.end(1) if match[1] else 0 :][len(self.shared) :]
+        job = match[1] or ""
+        return job + name.removeprefix(job).removeprefix(self.shared)
 
     def reason(self, name: str, reason: str) -> str:
         """Return the reason of a failure, without the target's name in front, and without folders."""
