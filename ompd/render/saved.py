@@ -166,15 +166,15 @@ def _answer(text: _Text) -> tuple[str, Answer[Any]]:
 
 
 def _records(kind: type[Any], rows: Iterator[Any]) -> Iterator[Any]:
-    before: tuple[Any, Any] | None = None
+    previous: tuple[Any, Any] | None = None
     for row in rows:
-        made = _record(kind, row, before)
-        before = row, made
-        yield made
+        parsed = _record(kind, row, previous)
+        previous = row, parsed
+        yield parsed
 
 
-def _record(kind: type[Any], value: Any, before: tuple[Any, Any] | None = None) -> Any:
-    # Neighbouring rows have many equal values. The record shares these with the record of the row *before*.
+def _record(kind: type[Any], value: Any, previous: tuple[Any, Any] | None = None) -> Any:
+    # Neighbouring rows have many equal values. The record shares these with *previous*: the row before and its record.
     if not isinstance(value, dict):
         raise _Wrong(f"has no {kind.__name__} where there should be one")
     hints, addresses = _hints(typing.cast("Any", kind)), addresses_of(typing.cast("Any", kind))
@@ -185,8 +185,8 @@ def _record(kind: type[Any], value: Any, before: tuple[Any, Any] | None = None) 
                 raise _Wrong(f"has a {kind.__name__} without {member.name}")
             continue  # missing in files of earlier releases
         item = value[member.name]
-        if before is not None and _is_same(before[0].get(member.name, ...), item):
-            members[member.name] = getattr(before[1], member.name)
+        if previous is not None and _is_same(previous[0].get(member.name, ...), item):
+            members[member.name] = getattr(previous[1], member.name)
             continue
         members[member.name] = _address(item) if member.name in addresses else _value(hints[member.name], item)
     return kind(**members)

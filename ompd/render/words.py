@@ -100,11 +100,13 @@ def format_stops(target: TargetRecord) -> str | None:
 
 def format_target(target: TargetRecord, runtimes: Sequence[RuntimeRecord]) -> str:
     """Return the line above every answer: the target, and its runtimes."""
-    parts = [basename(target.file)] if target.file is not None else []
-    if target.executable is not None:
-        parts.append(basename(target.executable))
-    if target.process_id is not None and target.file != f"process {target.process_id}":
-        parts.insert(len(parts) if target.file is not None else 0, f"process {target.process_id}")
+    process = [f"process {target.process_id}"] if target.process_id is not None else []
+    program = [basename(target.executable)] if target.executable is not None else []
+    if target.file is None:
+        parts = [*process, *program]
+    else:
+        # The "file" of a live process may be the text "process N".
+        parts = [basename(target.file), *program, *(text for text in process if text != target.file)]
     if target.signal is not None:
         parts.append(target.signal_name or f"signal {target.signal}")
     parts.append(format_count(target.thread_count, "thread") if target.thread_count is not None else "? threads")

@@ -121,11 +121,9 @@ def sentence(text: str) -> str:
 def _style(verdict: VerdictRecord) -> str:
     if verdict.stuck is Confidence.PROVEN:
         return "failed"
-    return (
-        "wait"
-        if verdict.stuck in (Confidence.LIKELY, Confidence.POSSIBLE) or verdict.kind is VerdictKind.UNDECIDED
-        else "head"
-    )
+    if verdict.stuck in (Confidence.LIKELY, Confidence.POSSIBLE) or verdict.kind is VerdictKind.UNDECIDED:
+        return "wait"
+    return "head"
 
 
 def _labelled(label: str, text: str) -> str:
@@ -135,7 +133,7 @@ def _labelled(label: str, text: str) -> str:
 def _verdict(
     answer: Answer[VerdictRecord], verdict: VerdictRecord, *, is_first: bool, whole: bool, verbose: bool
 ) -> Iterator[tuple[str, str]]:
-    # What is wrong, where, and what to do; then how that is known.
+    # Yield the verdict, the place and the steps to take; then how the verdict is known.
     yield sentence(headline(verdict)), _style(verdict)
     if verdict.others is not None:
         yield sentence(verdict.others), ""
@@ -272,8 +270,7 @@ def _holders(links: Sequence[Link]) -> Iterator[str]:
     for link, following in zip(links, (*links[1:], links[0]), strict=True):
         after = "itself" if following is link and len(link.threads) < 2 else following.name
         if link.holder is None:
-            is_open = link.kind.is_lock
-            yield "its holder is not known" if is_open else ""
+            yield "its holder is not known" if link.kind.is_lock else ""
         elif link.kind is Kind.JOIN and link.holder == EdgeKind.WAITS_FOR:
             yield f"which is {after}"
         elif link.holder in _HOLDERS:

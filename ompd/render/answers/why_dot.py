@@ -77,14 +77,14 @@ class _Graph:
 
     def _way(self, verdict: VerdictRecord) -> list[int]:
         # Return the nodes of a cycle or chain: its threads, and the nodes between consecutive threads.
-        links, way = verdict.cycle[:_APART], []
+        links, nodes = verdict.cycle[:_APART], []
         following: Sequence[Link | None] = (*links[1:], links[0] if _is_cycle(verdict) else None) if links else ()
         for link, after in zip(links, following, strict=True):
             node = self._threads.get(link.thread)
             goal = self._threads.get(after.thread) if after is not None else None
             if node is not None:
-                way += [node, *self._between(node, goal)]
-        return list(dict.fromkeys(way))
+                nodes += [node, *self._between(node, goal)]
+        return list(dict.fromkeys(nodes))
 
     def _between(self, start: int, goal: int | None) -> list[int]:
         # Return the nodes of a shortest way from *start* to *goal* that passes no threads. Without a goal, return the
@@ -99,11 +99,11 @@ class _Graph:
                 break
             for target, _ in targets:
                 if target == goal:
-                    way: list[int] = []
+                    path: list[int] = []
                     while node != start:
-                        way.append(node)
+                        path.append(node)
                         node = before[node]
-                    return way[::-1]
+                    return path[::-1]
                 if target not in before and target != start and self._nodes[target].kind is not Kind.THREAD:
                     before[target] = node
                     front.append(target)
@@ -147,23 +147,23 @@ class _Graph:
         yield 'node [fontname="sans-serif", style="filled", fillcolor="white"];'
         yield 'edge [fontname="sans-serif", fontsize=10];'
         members: dict[int, list[int]] = {}
-        for number, of in enumerate(self._class):
-            members.setdefault(of, []).append(number)
-        inside: dict[int, int] = {}
+        for number, group in enumerate(self._class):
+            members.setdefault(group, []).append(number)
+        cluster_of: dict[int, int] = {}
         for number, (verdict, ring) in enumerate(zip(self._verdicts, self._rings, strict=False)):
             if not _is_cycle(verdict):
                 continue
-            new = [self._class[node] for node in ring if self._class[node] not in inside]
-            inside.update(dict.fromkeys(new, number))
-            if new:
+            groups = [self._class[node] for node in ring if self._class[node] not in cluster_of]
+            cluster_of.update(dict.fromkeys(groups, number))
+            if groups:
                 label = f"{verdict.kind}, stuck: {verdict.stuck}"
                 yield f'subgraph cluster_{number} {{ label={_quoted(label)}; color="#b03030";'
-                yield from (f"  {self._node(of, members[of])}" for of in new)
+                yield from (f"  {self._node(group, members[group])}" for group in groups)
                 yield "}"
-        yield from (self._node(of, nodes) for of, nodes in members.items() if of not in inside)
+        yield from (self._node(group, nodes) for group, nodes in members.items() if group not in cluster_of)
         yield from self._arrows()
 
-    def _node(self, of: int, members: Sequence[int]) -> str:
+    def _node(self, group: int, members: Sequence[int]) -> str:
         first = self._nodes[members[0]]
         names = {self._nodes[number].name for number in members}
         label = first.name if len(names) == 1 else _plural(first.kind)
@@ -171,13 +171,13 @@ class _Graph:
         words += [self._places[number] for number in members[:1] if number in self._places]
         if first.id in self._open and first.kind is not Kind.THREAD:
             words.append("nobody is known to end this wait")
-        more = ""
+        style = ""
         if any(number in self._roots for number in members):
             words.append("root")
-            more = ', penwidth=3, color="#b03030"'
+            style = ', penwidth=3, color="#b03030"'
         shape = _SHAPES.get(first.kind, "ellipse")
         colour = f', fillcolor="{_COLOURS[first.stuck]}"' if first.stuck in _COLOURS else ""
-        return f"n{of} [label={_quoted(*words)}, shape={shape}{colour}{more}];"
+        return f"n{group} [label={_quoted(*words)}, shape={shape}{colour}{style}];"
 
     def _arrows(self) -> Iterator[str]:
         arrows: dict[tuple[int, int, str, str], None] = {}
