@@ -69,12 +69,12 @@ def _settings(text: str) -> dict[str, str]:
 
 def owners(paths: Collection[str], root: Path = _ROOT) -> Mapping[str, str]:
     """Return the Debian package of each file that a package has installed."""
-    wanted: dict[bytes, str] = {}
+    path_of_name: dict[bytes, str] = {}
     for path in paths:
         if not path.startswith(_PACKAGED):
             continue  # no package installs there, and reading hundreds of lists takes time
-        wanted.update((name.encode("utf-8", "surrogateescape"), path) for name in _names_of(path))
-    if not wanted:
+        path_of_name.update((name.encode("utf-8", "surrogateescape"), path) for name in _names_of(path))
+    if not path_of_name:
         return {}
     package_of: dict[str, str] = {}
     try:
@@ -89,8 +89,8 @@ def owners(paths: Collection[str], root: Path = _ROOT) -> Mapping[str, str]:
             if len(text) > _MAX_LIST:
                 continue
             lines = set(bytes(text[:]).split(b"\n"))
-            for name in wanted.keys() & lines:
-                package_of[wanted[name]] = package
+            for name in path_of_name.keys() & lines:
+                package_of[path_of_name[name]] = package
     return package_of
 
 

@@ -45,22 +45,22 @@ def find_processes(folder: Path = PROC, seconds: float = _SECONDS) -> tuple[Open
     :param folder: where the kernel shows processes
     :param seconds: how long their use of processors is measured
     """
-    found = [
+    processes = [
         (number, runtimes) for number in process_numbers(folder) if (runtimes := runtimes_of(folder / str(number)))
     ]
-    begin, before = time.monotonic(), {number: _ticks(folder / str(number)) for number, _ in found}
-    if found:
+    begin, before = time.monotonic(), {number: _ticks(folder / str(number)) for number, _ in processes}
+    if processes:
         time.sleep(seconds)
     rows = []
-    for number, runtimes in found:
+    for number, runtimes in processes:
         with suppress(OSError, MalformedFile):  # the process has ended
             place = folder / str(number)
-            used, passed = _ticks(place), time.monotonic() - begin
+            used, elapsed = _ticks(place), time.monotonic() - begin
             states = [parse_stat((thread / "stat").read_bytes()).state for thread in (place / "task").iterdir()]
             earlier = before[number]
             if used is None or earlier is None or not states:
                 continue
-            processors = (used - earlier) / os.sysconf("SC_CLK_TCK") / passed
+            processors = (used - earlier) / os.sysconf("SC_CLK_TCK") / elapsed
             program = (place / "exe").readlink().name.removesuffix(" (deleted)")
             rows.append(OpenMpProcess(number, program, runtimes, len(states), states.count("S"), processors))
     return tuple(rows)
@@ -83,9 +83,9 @@ def openmp_descendants(process_id: int, folder: Path = PROC) -> tuple[int, ...]:
 
 def process_numbers(folder: Path = PROC) -> Iterator[int]:
     """Yield the numbers of all processes except this one, in order."""
-    own = os.getpid()
+    own_number = os.getpid()
     yield from sorted(
-        number for each in folder.iterdir() if each.name.isdecimal() and (number := int(each.name)) != own
+        number for entry in folder.iterdir() if entry.name.isdecimal() and (number := int(entry.name)) != own_number
     )
 
 

@@ -72,8 +72,8 @@ def other_ranks(process_id: int, folder: Path = PROC) -> tuple[RankProcess, ...]
 
     :param folder: where the kernel shows processes
     """
-    own = _environment(folder / str(process_id))
-    own_rank, own_run = rank_of(own).rank, _run(own, folder / str(process_id))
+    own_environment = _environment(folder / str(process_id))
+    own_rank, own_run = rank_of(own_environment).rank, _run(own_environment, folder / str(process_id))
     if own_rank is None or own_run is None:
         return ()
     processes: dict[int, int] = {}

@@ -147,8 +147,10 @@ class Answer(Record, Generic[Row]):
         kind = f" of {type(self.rows[0]).__name__}" if self.rows else ""
         target = self.target
         name = target.file or (f"process {target.process_id}" if target.process_id is not None else target.kind)
-        known = "complete" if self.complete else f"incomplete: {self.warnings[0] if self.warnings else 'unknown why'}"
-        text = f"{type(self).__name__} {self.query}: {rows}{kind}, {name}, {known}"
+        completeness = "complete"
+        if not self.complete:
+            completeness = f"incomplete: {self.warnings[0] if self.warnings else 'unknown why'}"
+        text = f"{type(self).__name__} {self.query}: {rows}{kind}, {name}, {completeness}"
         return f"<{repr(text)[1:-1]}>"
 
     def to_json(self) -> str:

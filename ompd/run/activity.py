@@ -90,7 +90,7 @@ class Activity:
         self.cost = time.thread_time() - begin
 
     def _sample(self) -> _Sample:
-        processes = [each for each in descendants(self._process_id, self._folder) if each != self._without]
+        processes = [process for process in descendants(self._process_id, self._folder) if process != self._without]
         threads: dict[int, int] = {}
         transferred: dict[int, int] = {}
         are_stopped = []

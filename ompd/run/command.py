@@ -83,10 +83,10 @@ class RunningCommand:
         """
         deadline = time.monotonic() + seconds
         while self._status is None:
-            left = deadline - time.monotonic()
-            if left <= 0:
+            remaining = deadline - time.monotonic()
+            if remaining <= 0:
                 break
-            received = signal.sigtimedwait({*_PASSED, signal.SIGCHLD}, left)
+            received = signal.sigtimedwait({*_PASSED, signal.SIGCHLD}, remaining)
             if received is None:
                 break
             if received.si_signo == signal.SIGCHLD:

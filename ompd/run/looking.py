@@ -58,10 +58,10 @@ def look_at(process_id: int) -> list[Seen]:
     A process is stuck only if a second look, a second later, has the same first verdict.
     """
     seen = [_look(process) for process in (process_id, *openmp_descendants(process_id))[:_MOST_PROCESSES]]
-    if any(each.is_stuck for each in seen):
+    if any(look.is_stuck for look in seen):
         time.sleep(_BETWEEN)
-        seen = [_confirmed(each) if each.is_stuck else each for each in seen]
-    return sorted(seen, key=lambda each: (not each.is_stuck, each.answer is None))
+        seen = [_confirmed(look) if look.is_stuck else look for look in seen]
+    return sorted(seen, key=lambda look: (not look.is_stuck, look.answer is None))
 
 
 def _confirmed(earlier: Seen) -> Seen:

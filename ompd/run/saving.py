@@ -39,19 +39,19 @@ def save(folder: str, seen: Sequence[Seen], reason: str) -> list[str]:
     :param reason: why the processes were looked at
     """
     faults = []
-    for each in seen:
-        if each.answer is None:
+    for look in seen:
+        if look.answer is None:
             continue
-        stem = f"{folder}/{each.process_id}"
+        stem = f"{folder}/{look.process_id}"
         try:
-            _write(f"{stem}.json", f"{format_json(each.answer)}\n".encode())
-            with Session.attach(each.process_id) as session:
+            _write(f"{stem}.json", f"{format_json(look.answer)}\n".encode())
+            with Session.attach(look.process_id) as session:
                 snapshots.take_snapshot(session, f"{stem}.core")
                 answers = gather(session, earlier=look_before(session))
-            words = ["ompd", "report", f"{each.process_id}.core", "-o", f"{each.process_id}.html"]
+            words = ["ompd", "report", f"{look.process_id}.core", "-o", f"{look.process_id}.html"]
             _write(f"{stem}.html", make_page(answers, words, time.strftime("%Y-%m-%d %H:%M:%S %z")).encode())
         except OmpdError as error:
-            faults.append(f"{each.name}: {error}")
+            faults.append(f"{look.name}: {error}")
     try:
         _write(f"{folder}/junit.xml", _junit(seen, reason))
     except OmpdError as error:
@@ -64,7 +64,7 @@ def save_verdicts(path: str, seen: Sequence[Seen]) -> None:
 
     :raises BadFile: if it cannot be written
     """
-    _write(path, "".join(f"{format_json(each.answer)}\n" for each in seen if each.answer is not None).encode())
+    _write(path, "".join(f"{format_json(look.answer)}\n" for look in seen if look.answer is not None).encode())
 
 
 def _write(path: str, data: bytes) -> None:
@@ -74,13 +74,13 @@ def _write(path: str, data: bytes) -> None:
 
 def _junit(seen: Sequence[Seen], reason: str) -> bytes:
     # A test case for each process with an answer; it fails if the process is stuck.
-    with_answers = [each for each in seen if each.answer is not None]
-    failures = str(sum(each.is_stuck for each in with_answers))
+    with_answers = [look for look in seen if look.answer is not None]
+    failures = str(sum(look.is_stuck for look in with_answers))
     suite = ET.Element("testsuite", name="ompd run", tests=str(len(with_answers)), failures=failures)
-    for each in with_answers:
-        case = ET.SubElement(suite, "testcase", classname="ompd.run", name=each.name)
-        summary = each.answer.rows[0].summary if each.answer is not None else ""
-        if each.is_stuck:
+    for look in with_answers:
+        case = ET.SubElement(suite, "testcase", classname="ompd.run", name=look.name)
+        summary = look.answer.rows[0].summary if look.answer is not None else ""
+        if look.is_stuck:
             ET.SubElement(case, "failure", message=_printable(f"{reason}: {summary}"))
         else:
             ET.SubElement(case, "system-out").text = _printable(summary)

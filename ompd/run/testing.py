@@ -104,8 +104,8 @@ def _fail(process_id: int, folder: Path, tests: _Tests, reason: str, text: str) 
         os.kill(process_id, STACKS)
         os.kill(process_id, FAIL)
         deadline = time.monotonic() + _GRACE
-        while (left := deadline - time.monotonic()) > 0:
-            if tests.is_news(left):
+        while (seconds := deadline - time.monotonic()) > 0:
+            if tests.is_news(seconds):
                 return
         stacks = (folder / f"stacks.{process_id}").read_text(errors="replace")
         sys.stderr.write(f"\nompd: {test}\nompd: stuck: {reason}\n\n{text}\n{stacks}\nompd: the test is ended\n")

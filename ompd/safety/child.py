@@ -105,14 +105,14 @@ def end_with(pipe: int, process: int) -> None:
 def _limit(seconds: int, memory: int) -> None:
     signal.signal(signal.SIGXCPU, signal.SIG_DFL)
     pages = int(Path("/proc/self/statm").read_text().split()[5])  # data and stack
-    for which, most in (
+    for limit, value in (
         (resource.RLIMIT_CORE, 0),
         (resource.RLIMIT_CPU, seconds),
         (resource.RLIMIT_DATA, pages * resource.getpagesize() + memory),
     ):
-        hard = resource.getrlimit(which)[1]
-        most = most if hard == resource.RLIM_INFINITY else min(most, hard)
-        resource.setrlimit(which, (most, hard))
+        hard = resource.getrlimit(limit)[1]
+        value = value if hard == resource.RLIM_INFINITY else min(value, hard)
+        resource.setrlimit(limit, (value, hard))
 
 
 def _reply(writing: int, work: Callable[[], object]) -> None:

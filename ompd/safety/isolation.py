@@ -52,8 +52,8 @@ class Isolation:
 
     def _made_of(self, path: Sequence[str]) -> list[str]:
         library = [folder for folder in path if folder in _library_folders()]
-        others = [os.path.realpath(folder) for folder in path if _is_safe(folder)]
-        return list(dict.fromkeys((*library, *self.own, *others)))
+        safe = [os.path.realpath(folder) for folder in path if _is_safe(folder)]
+        return list(dict.fromkeys((*library, *self.own, *safe)))
 
     def __enter__(self) -> Isolation:
         # Isolations may nest or overlap: commands call commands, and debuggers call from several threads. So the first

@@ -273,10 +273,10 @@ class _Mounts:
         if self._table is None:
             self._table = {}
             for line in _lines("/proc/self/mountinfo"):
-                fields, _, rest = line.partition(" - ")
-                words, others = fields.split(" "), rest.split(" ")
-                if len(words) > 5 and len(others) > 2:
-                    self._table[words[0]] = others[0], frozenset([*words[5].split(","), *others[2].split(",")])
+                before, _, behind = line.partition(" - ")
+                mount, system = before.split(" "), behind.split(" ")
+                if len(mount) > 5 and len(system) > 2:
+                    self._table[mount[0]] = system[0], frozenset([*mount[5].split(","), *system[2].split(",")])
         return self._table
 
 

@@ -78,7 +78,7 @@ def _locate(path: str) -> int:
 def _locate_inside(root: str, name: str) -> int:
     # The same inside another process's root folder: links and `..` cannot leave it. Each part is opened once, so it
     # cannot be swapped after the check.
-    held = [os.open(root, os.O_PATH | os.O_CLOEXEC | os.O_DIRECTORY)]
+    opened = [os.open(root, os.O_PATH | os.O_CLOEXEC | os.O_DIRECTORY)]
     waiting, links = name.split("/")[::-1], 0
     try:
         while waiting:
@@ -86,23 +86,23 @@ def _locate_inside(root: str, name: str) -> int:
             if part in ("", "."):
                 continue
             if part == "..":
-                if len(held) > 1:
-                    os.close(held.pop())
+                if len(opened) > 1:
+                    os.close(opened.pop())
                 continue
-            held.append(os.open(part, os.O_PATH | os.O_CLOEXEC | os.O_NOFOLLOW, dir_fd=held[-1]))
-            if not stat.S_ISLNK(os.fstat(held[-1]).st_mode):
+            opened.append(os.open(part, os.O_PATH | os.O_CLOEXEC | os.O_NOFOLLOW, dir_fd=opened[-1]))
+            if not stat.S_ISLNK(os.fstat(opened[-1]).st_mode):
                 continue
-            target = os.readlink("", dir_fd=held[-1])
+            target = os.readlink("", dir_fd=opened[-1])
             links += 1
             if links > _MAX_LINKS:
                 raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), f"{root}/{name}")
-            os.close(held.pop())
-            while target.startswith("/") and len(held) > 1:
-                os.close(held.pop())
+            os.close(opened.pop())
+            while target.startswith("/") and len(opened) > 1:
+                os.close(opened.pop())
             waiting += target.split("/")[::-1]
-        return held.pop()
+        return opened.pop()
     finally:
-        for descriptor in held:
+        for descriptor in opened:
             os.close(descriptor)
 
 

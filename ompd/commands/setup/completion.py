@@ -70,8 +70,8 @@ class _WithOption(ShellComplete):
         completions = super().get_completions(args, incomplete)
         option, equals, _ = incomplete.partition("=")
         if equals and option.startswith("--"):
-            for each in completions:
-                each.value = f"{option}={each.value}"
+            for item in completions:
+                item.value = f"{option}={item.value}"
         return completions
 
 

@@ -63,8 +63,8 @@ def setup(dry_run: bool, undo: bool) -> None:
         fail(error)
     for line in said:
         click.echo(line)
-    for each in refused[:-1]:
-        click.echo(f"ompd: {each}", err=True)
+    for refusal in refused[:-1]:
+        click.echo(f"ompd: {refusal}", err=True)
     if refused:
         fail(refused[-1])
 

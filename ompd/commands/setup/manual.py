@@ -59,13 +59,13 @@ def leaves(group: click.Group, before: Sequence[str] = ()) -> Iterator[Leaf]:
         if isinstance(command, click.Group):
             yield from leaves(command, words)
         elif command is not None:
-            names = (_argument(each) for each in command.params if isinstance(each, click.Argument))
+            names = (_argument(param) for param in command.params if isinstance(param, click.Argument))
             yield Leaf(words, _text(command.help or ""), _switches(command), tuple(names))
 
 
 def _switches(command: click.Command) -> tuple[Switch, ...]:
     # Omit hidden options, which only our scripts use.
-    shown = (each for each in command.params if isinstance(each, click.Option) and not each.hidden)
+    shown = (param for param in command.params if isinstance(param, click.Option) and not param.hidden)
     return (*map(_switch, shown), HELP)
 
 
@@ -90,7 +90,7 @@ def _text(text: str) -> str:
 def format_manual(group: click.Group) -> str:
     """Return the manual page of the commands in *group*."""
     commands, own = list(leaves(group)), _switches(group)
-    first, _, rest = _text(group.help or "").partition("\n\n")
+    first, _, description = _text(group.help or "").partition("\n\n")
     common = [switch for switch in _common(commands) if switch not in own]
     lines = [
         f'.\\" {MARK}, ompd {ompd.__version__}',
@@ -105,7 +105,7 @@ def format_manual(group: click.Group) -> str:
         ".I COMMAND TARGET",
         ".RI [ OPTION ]...",
         ".SH DESCRIPTION",
-        *_paragraphs(rest),
+        *_paragraphs(description),
         ".SH OPTIONS",
         *_options(own),
         ".SS Of all commands that take a TARGET",
@@ -124,8 +124,8 @@ def format_manual(group: click.Group) -> str:
 def _common(commands: Sequence[Leaf]) -> list[Switch]:
     # The options that all commands with a target share.
     targets = ("TARGET", "[TARGET]", "A")
-    first, *others = (leaf.switches for leaf in commands if any(name in targets for name in leaf.arguments))
-    return [switch for switch in first if all(switch in each for each in others)]
+    first, *further = (leaf.switches for leaf in commands if any(name in targets for name in leaf.arguments))
+    return [switch for switch in first if all(switch in switches for switches in further)]
 
 
 def _command(leaf: Leaf, common: Sequence[Switch]) -> Iterator[str]:

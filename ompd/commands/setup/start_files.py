@@ -124,8 +124,8 @@ def files_of(debugger: Debugger) -> list[Path]:
 
     :raises BadFile: if there is no home
     """
-    known = os.environ.get("XDG_CONFIG_HOME") or "~/.config"
-    names = [name.replace("$XDG_CONFIG_HOME", known) for name in debugger.files]
+    folder = os.environ.get("XDG_CONFIG_HOME") or "~/.config"
+    names = [name.replace("$XDG_CONFIG_HOME", folder) for name in debugger.files]
     return [home() / name.removeprefix("~/") for name in names]
 
 

@@ -63,9 +63,9 @@ def _compare(request: Request, other: Request) -> DiffAnswer:
     with ExitStack() as stack:
         looks: list[Look] = []
         sessions: list[Session | None] = []
-        for each in (request, other):
-            saved = _saved(each.target)
-            session = stack.enter_context(each.opened()) if saved is None else None
+        for side in (request, other):
+            saved = _saved(side.target)
+            session = stack.enter_context(side.opened()) if saved is None else None
             sessions.append(session)
             looks.append(saved if saved is not None else questions.look(session))  # type: ignore[arg-type]
         first, second = sessions
@@ -94,7 +94,7 @@ def _watch(request: Request, own: dict[str, Any], seconds: float, samples: int |
     # Sample until the process ends, or *samples* times. Return the exit code: 10 if anything has differed.
     import ompd.questions.diff as questions
 
-    found = 0
+    changes = 0
     with request.opened() as session:
         before = questions.look(session)
         for _ in _turns(samples):
@@ -110,11 +110,11 @@ def _watch(request: Request, own: dict[str, Any], seconds: float, samples: int |
             elif sys.stderr.isatty():
                 say(f"ompd: nothing differs, {time.strftime('%H:%M:%S')}")
             if answer.differs:
-                found = EXIT_DIFFERS
+                changes = EXIT_DIFFERS
             elif not answer.complete:
-                found = found or EXIT_INCOMPLETE
+                changes = changes or EXIT_INCOMPLETE
             before = after
-    return found
+    return changes
 
 
 def _turns(samples: int | None) -> Iterator[int]:

@@ -43,15 +43,15 @@ def page_file(output: str | None, inputs: Iterable[str]) -> Iterator[Page | None
     if output == STDOUT:
         yield None
         return
-    for each in inputs:
-        if _is_same(each, output):
+    for path in inputs:
+        if _is_same(path, output):
             raise BadFile(output, "is what the page would be about", hint="name another file for the page")
     with Destination(output) as place:
         yield Page(place)
 
 
-def _is_same(one: str, other: str) -> bool:
+def _is_same(first: str, second: str) -> bool:
     try:
-        return Path(one).samefile(other)
+        return Path(first).samefile(second)
     except (OSError, ValueError):
         return False

@@ -55,17 +55,17 @@ def _page(session: Session, target: str, own: dict[str, Any]) -> tuple[str, bool
     from ompd.report.page import make_page
 
     earlier = looks.look_before(session)
-    found = gather(session, own["var"], has_environment=own["env"], earlier=earlier)
-    if own["no_source"] and found.why is not None:
-        rows = tuple(replace(verdict, sources=()) for verdict in found.why.rows)
-        found = replace(found, why=replace(found.why, rows=rows))
+    content = gather(session, own["var"], has_environment=own["env"], earlier=earlier)
+    if own["no_source"] and content.why is not None:
+        rows = tuple(replace(verdict, sources=()) for verdict in content.why.rows)
+        content = replace(content, why=replace(content.why, rows=rows))
     named = target if process_id_of(target) is not None else basename(target)
     words = ["ompd", "report", quote_file(named), "-o", quote(basename(own["output"]))]
     words += [word for name in own["var"] for word in ("--var", quote(name))]
     words += ["--no-source"] * own["no_source"] + ["--env"] * own["env"]
     when = own["date"] or time.strftime("%Y-%m-%d %H:%M:%S %z")
-    count = len(found.threads.rows) if found.threads is not None else found.runtimes.target.thread_count or 0
-    return make_page(found, words, when), found.complete, count
+    count = len(content.threads.rows) if content.threads is not None else content.runtimes.target.thread_count or 0
+    return make_page(content, words, when), content.complete, count
 
 
 report = click.Command(

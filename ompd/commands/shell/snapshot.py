@@ -34,7 +34,7 @@ def _snapshot(**options: Any) -> None:
     if own["data"] is None:
         own["data"] = snapshots.DATA_LIMIT
     with request.opened() as session:
-        taken = snapshots.take_snapshot(
+        snapshot = snapshots.take_snapshot(
             session,
             own["output"],
             data_limit=own["data"],
@@ -43,15 +43,15 @@ def _snapshot(**options: Any) -> None:
         )
     try:
         if request.format == TEXT:
-            print_wrapped(make_console("never"), [(describe_snapshot(taken), "")])
+            print_wrapped(make_console("never"), [(describe_snapshot(snapshot), "")])
         else:
-            sys.stdout.write(render(request.format, "snapshot", taken))
+            sys.stdout.write(render(request.format, "snapshot", snapshot))
         sys.stdout.flush()
     except OSError as error:
         end_of_output(error)
-    for problem in taken.problems:
+    for problem in snapshot.problems:
         say(f"ompd: warning: {problem}")
-    if taken.problems:
+    if snapshot.problems:
         sys.exit(EXIT_INCOMPLETE)
 
 

@@ -102,7 +102,7 @@ def _engine(options: dict[str, Any]) -> Engine:
 
 def _inputs(options: dict[str, Any]) -> list[str]:
     # The files that the page must not replace.
-    return [each for each in (*options["words"], options["results"], options["baseline"]) if each is not None]
+    return [path for path in (*options["words"], options["results"], options["baseline"]) if path is not None]
 
 
 def _page(answer: TriageAnswer, options: dict[str, Any]) -> str:
