@@ -65,9 +65,8 @@ def find_targets(
 
 def natural(name: str) -> tuple[tuple[int, int, str], ...]:
     """Return the sort key that puts core.9 before core.10."""
-    parts = (re.match(r"[0-9]{1,18}", part, re.ASCII) for part in re.findall(r"[0-9]{1,18}|[^0-9]+", name))
-    words = re.findall(r"[0-9]{1,18}|[^0-9]+", name)
-    return tuple((0, int(word), "") if number else (1, 0, word) for number, word in zip(parts, words, strict=True))
+    parts = re.findall(r"[0-9]{1,18}|[^0-9]+", name)
+    return tuple((0, int(part), "") if "0" <= part[0] <= "9" else (1, 0, part) for part in parts)
 
 
 def _all_words(words: Iterable[str], lines: TextIO) -> Iterator[str]:
