@@ -58,11 +58,11 @@ def are_one_process(earlier: Session, later: Session) -> bool | None:
 
 
 def may_be_one_process(earlier: TargetRecord, later: TargetRecord) -> bool | None:
-    """Return what two targets say by themselves: False if they are of different processes, else None."""
-    pairs = [(earlier.process_id, later.process_id), (earlier.executable, later.executable)]
-    if any(a is not None and b is not None and a != b for a, b in pairs):
+    """Return False if the targets are of different processes or a process number is unknown, otherwise None."""
+    if earlier.process_id is None or earlier.process_id != later.process_id:
         return False
-    return None if earlier.process_id is not None and later.process_id is not None else False
+    programs = {earlier.executable, later.executable} - {None}
+    return False if len(programs) > 1 else None
 
 
 def _other_program(earlier: TargetRecord, later: TargetRecord) -> Iterator[str]:

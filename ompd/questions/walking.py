@@ -199,26 +199,24 @@ def way_out(session: Session, native: int, *, has_left: bool = False) -> WayOut:
     """
     (row,) = stacks.ask(session, thread=native).rows
     frames = row.frames
-    own_frames = [f for f in frames if f.thread == native]
     begin = 0
-    ends: StackFrame | None = None
+    construct_frame: StackFrame | None = None
     if not has_left:
-        inside = next((n for n, frame in enumerate(frames) if frame.construct is not None), None)
-        if inside is None:
+        index = next((n for n, frame in enumerate(frames) if frame.construct is not None), None)
+        if index is None:
             why = f": {row.stopped}" if row.stopped is not None else ""
             raise NoAnswer(
                 f"thread {native} is in no region or task{why}", hint="the debugger's own finish leaves a function"
             )
-        begin, ends = inside + 1, frames[inside]
+        begin, construct_frame = index + 1, frames[index]
     outside = _first_of_users(frames[begin:])
     if outside is None:
-        why = row.stopped or (
-            "what began it is not on a stack" if own_frames or ends else "its stack shows none of your code"
-        )
+        has_code = any(frame.thread == native for frame in frames) or construct_frame is not None
+        why = row.stopped or ("what began it is not on a stack" if has_code else "its stack shows none of your code")
         raise NoAnswer(f"where the program goes on after it is not known: {why}")
     if outside.thread is None or outside.address is None or outside.cfa is None:
         raise NoAnswer("where the program goes on after it is not known")
-    return WayOut(outside.thread, outside.address, outside.cfa, outside, ends)
+    return WayOut(outside.thread, outside.address, outside.cfa, outside, construct_frame)
 
 
 def _first_of_users(frames: Sequence[StackFrame]) -> StackFrame | None:

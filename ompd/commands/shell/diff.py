@@ -38,7 +38,8 @@ matched by their ids, those of two runs by their numbers in their teams. The exi
 def _diff(**options: Any) -> None:
     request, own = split_options(options)
     later, watch, samples = own["later"], own["watch"], own["samples"]
-    if (watch is None) == (later is None) or (watch is None and samples is not None):
+    is_one_of_two = (watch is None) != (later is None)
+    if not is_one_of_two or (samples is not None and watch is None):
         raise click.UsageError("diff needs two targets, or one process and --watch S")
     try:
         if watch is not None:
