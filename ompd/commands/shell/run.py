@@ -73,6 +73,8 @@ class _Teller:
     def keep(self, seen: Sequence[Seen]) -> None:
         from ompd.run.saving import save_verdicts
 
+        if all(process.answer is None for process in seen):
+            return  # the processes have ended, or have no OpenMP runtime: earlier verdicts say more
         self._looks += 1
         try:
             save_verdicts(f"{self._folder}/verdict-{self._looks % self._kept}.jsonl", seen)
