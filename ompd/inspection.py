@@ -64,12 +64,13 @@ class Inspection(Session):
         """Return the OpenMP runtimes of the process."""
         return _answer_of("runtimes", self.ask(runtimes.ask))
 
-    def ask_threads(self) -> Answer[ThreadRecord]:
+    def ask_threads(self, *, fold: bool = False) -> Answer[ThreadRecord]:
         """Return one row for each thread of the process.
 
+        :param fold: group equal threads in one row
         :raises NoAnswer: if no OpenMP runtime of the process can be read
         """
-        return _answer_of("threads", self.ask(threads.ask))
+        return _answer_of("threads", self.ask(lambda session: threads.ask(session, fold=fold)))
 
     def ask_why(self, samples: int = 2, interval: float = 0.5) -> WhyAnswer:
         """Return the reasons why threads are blocked, the most important one first, and the wait-for graph.

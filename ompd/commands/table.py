@@ -191,7 +191,10 @@ COMMANDS = (
         "0,2-3/4  1      1234,1236,1237  wait_barrier  barrier 3/4 arrived, missing 1  hang.c:59 simulate\n"
         "1/4      1      1235            wait_lock     lock &progress_lock             hang.c:39 report_progress",
         folds=True,
-        options=(Option("csv", "Print comma-separated values, each thread in a line.", is_format=True),),
+        options=(
+            Option("csv", "Print comma-separated values, each thread in a line.", is_format=True),
+            Option("fold", "Group equal threads in JSON, too. Text groups them unless --all is given."),
+        ),
     ),
     Command(
         "why",

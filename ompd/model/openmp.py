@@ -264,6 +264,9 @@ class ThreadRecord(Record):
     executes user code there, such as a task. A worker that waits there has no ``where``. ``ompt_id`` is the thread's
     number in a runtime with OMPT of 2015. ``ompt_state`` is the state in the runtime's own numbers, which may be more
     precise than ``state`` (``wait_nest_lock``).
+
+    ``threads`` are the native ids of all threads of the row if equal threads are grouped, ``thread_nums`` their thread
+    numbers. All else is then from the first one. Both are empty unless that was requested.
     """
 
     runtime: str | None = None
@@ -294,6 +297,8 @@ class ThreadRecord(Record):
     at_end_of: RegionFunction | None = None
     ompt_id: int | None = None
     ompt_state: OwnStateRecord | None = None
+    threads: tuple[int | None, ...] = ()
+    thread_nums: tuple[int | None, ...] = ()
     unavailable: Mapping[str, str] = field(default_factory=dict)
 
 

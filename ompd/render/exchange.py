@@ -35,7 +35,7 @@ _FORMULA = ("=", "+", "-", "@")
 def format_csv(answer: Answer[ThreadRecord], indices: Indices | None = None) -> str:
     """Return the threads as comma-separated values: a line with the names of the columns, and a line for each thread.
 
-    A cell is empty if there is no value, and ``?`` if the value is unknown.
+    A cell is empty if there is no value, and ``?`` if the value is unknown. A group of equal threads has a line.
     """
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
@@ -50,7 +50,8 @@ def format_csv(answer: Answer[ThreadRecord], indices: Indices | None = None) -> 
 
 def _cells(row: ThreadRecord) -> Iterator[str]:
     unknown = row.unavailable
-    yield from (_cell(getattr(row, name), name in unknown) for name in _PLAIN)
+    groups = {"native_thread_id": row.threads, "thread_num": row.thread_nums}
+    yield from (_cell(groups.get(name) or getattr(row, name), name in unknown) for name in _PLAIN)
     for name in _OF_WAIT:
         is_unknown = "wait" in unknown or f"wait.{name}" in unknown
         value = getattr(row.wait, name) if row.wait is not None else None

@@ -14,6 +14,7 @@ from ompd.commands.table import COMMANDS
 from ompd.errors import NoAnswer
 from ompd.questions import icvs
 from ompd.render import terminal
+from ompd.render.exchange import format_csv
 from tests.support import INTEL, stopped
 from tests.support.failing import failed
 
@@ -101,3 +102,27 @@ def test_answers_of_real_cores_fit(size: int, width: int) -> None:
         threads = printed(session, "threads", width)
     expected = "missing 1" if size == 4 else "missing 119"
     assert expected in re.sub(r"\s+", " ", threads)
+
+
+# Equal threads in one row
+
+
+@pytest.mark.parametrize("runtime", RUNTIMES_HERE)
+def test_folded_threads_name_every_thread_once_and_the_text_stays(runtime: str) -> None:
+    core = stopped("hang", mode="neither", runtime=runtime).core
+    with ompd.open_core(core) as session:
+        single, grouped = session.ask_threads(), session.ask_threads(fold=True)
+        assert printed(session, "threads", fold=True) == printed(session, "threads")
+    assert all(row.threads == row.thread_nums == () for row in single.rows)
+    members = [pair for row in grouped.rows for pair in zip(row.threads, row.thread_nums, strict=True)]
+    assert sorted(members, key=str) == sorted(((row.native_thread_id, row.thread_num) for row in single.rows), key=str)
+    barrier = next(row for row in grouped.rows if row.wait is not None and row.wait.kind == "barrier")
+    assert barrier.thread_nums == (0, 2, 3)
+    by_native = {row.native_thread_id: row for row in single.rows}
+    for row in grouped.rows:
+        alike = [by_native[native] for native in row.threads]
+        assert {(each.state, each.where and each.where.line, each.level) for each in alike} == {
+            (row.state, row.where and row.where.line, row.level)
+        }
+    lines = format_csv(grouped).splitlines()
+    assert len(lines) == 1 + len(grouped.rows) and any(",0 2 3," in line for line in lines)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+from ompd.analysis.folding import folded_threads
 from ompd.contract.ompd import ThreadIdKind
 from ompd.contract.ompt import State, state_name
 from ompd.contract.plugin import ParallelHandle, ThreadHandle
@@ -36,9 +37,10 @@ from ompd.questions.threads.waits import Waits
 from ompd.session import LoadedRuntime, Session
 
 
-def ask(session: Session) -> Answer[ThreadRecord]:
+def ask(session: Session, *, fold: bool = False) -> Answer[ThreadRecord]:
     """Return one row for each thread of the process: OpenMP's by region and thread number, then idle ones, then others.
 
+    :param fold: group equal threads in one row
     :raises NoAnswer: if no OpenMP runtime of the process can be read
     """
     problems = begin(session)
@@ -69,7 +71,8 @@ def ask(session: Session) -> Answer[ThreadRecord]:
     if is_fork(session):
         for row in rows:
             _note_alone(row, problems)
-    return answer(session, sorted(rows, key=team_order), records(session, problems), problems)
+    rows.sort(key=team_order)
+    return answer(session, list(folded_threads(rows)) if fold else rows, records(session, problems), problems)
 
 
 def _note_alone(row: ThreadRecord, problems: Problems) -> None:

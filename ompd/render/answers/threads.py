@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from ompd.analysis.folding import likeness
 from ompd.model import Answer, ThreadRecord
 from ompd.render.words import (
     LISTED,
@@ -41,8 +42,10 @@ def threads_table(
     """
     groups: dict[Any, list[ThreadRecord]] = {}
     for number, row in enumerate(answer.rows):
-        groups.setdefault(number if unfold else _alike(row, verbose), []).append(row)
-    by_native = {row.native_thread_id: row for row in answer.rows if row.native_thread_id is not None}
+        groups.setdefault(number if unfold else likeness(row, verbose=verbose), []).extend(_members(row))
+    by_native = {
+        row.native_thread_id: row for rows in groups.values() for row in rows if row.native_thread_id is not None
+    }
     folded = list(groups.values())
     columns = {
         "RUNTIME": [clean(rows[0].runtime or NONE) for rows in folded],
@@ -70,27 +73,12 @@ def threads_table(
     return Table(titles, lines, optional=frozenset(("LEVEL",)), least=frozenset(("REGION",)))
 
 
-def _alike(row: ThreadRecord, verbose: bool) -> tuple[Any, ...]:
-    place = row.where or row.innermost
-    address = place.address if place is not None and verbose else None
-    where: Any = place and (place.function, place.file, place.line, address, row.where is None)
-    if row.at_end_of is not None and not verbose:
-        where = row.at_end_of
-    reasons = tuple(sorted(key for key in row.unavailable if verbose or not key.startswith("ompt_")))
-    in_team = row.thread_num is not None
-    # Teams of the same shape in nested regions do the same work: fold their threads with equal numbers.
-    number = row.thread_num if row.level is not None and row.level > 1 else in_team
-    team = (row.runtime, in_team, number, row.level, row.team_size, row.parallel if row.level == 1 else None)
-    # Ignore the ids of the threads that are missing at a barrier: they differ between teams.
-    how = "released" if row.wait is not None and row.wait.how == "released" else None
-    wait = row.wait and replace(row.wait, missing=row.wait.missing and len(row.wait.missing) * (0,), how=how)
-    if wait is not None and wait.kind == "barrier":
-        wait = replace(wait, object=None, value=None, generation=None)
-    # The thread that ended the program gets its own row.
-    failed = row.native_thread_id if format_failure(row) else None
-    outside = row.outside_of_target and (row.outside_of_target.parallel, row.outside_of_target.team_size)
-    ompt_state = row.ompt_state if verbose else None
-    return (team, row.state, row.state_source, ompt_state, wait, where, row.about_to_begin, reasons, failed, outside)
+def _members(row: ThreadRecord) -> Iterator[ThreadRecord]:
+    # Yield a row for each thread of a group. Only its numbers are its own.
+    if not row.threads:
+        yield row
+    for native, number in zip(row.threads, row.thread_nums, strict=True):
+        yield replace(row, native_thread_id=native, thread_num=number)
 
 
 def _openmp_columns(folded: Sequence[Sequence[ThreadRecord]]) -> dict[str, list[str]]:
