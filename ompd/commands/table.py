@@ -471,6 +471,7 @@ OTHERS = (
     OtherCommand("hook", "ompd.commands.shell.hook:hook", "Print a script that triages a job before it is ended."),
     OtherCommand("layout", "ompd.commands.shell.layout:layout", "List or add structure layouts of stripped runtimes."),
     OtherCommand("lldb-init", "ompd.commands.setup.installing:lldb_init", "Load these commands into LLDB."),
+    OtherCommand("mcp", "ompd.commands.shell.mcp:mcp", "Serve agents: the questions as tools of MCP."),
     OtherCommand("manual", "ompd.commands.setup.installing:manual", "Print the manual page, for man."),
     OtherCommand(
         "profile", "ompd.commands.shell.profile:profile", "Where the time of a running program's threads goes."
@@ -494,7 +495,7 @@ DEFAULT = "threads"
 
 GROUPS = (
     ("Look at a program", ("why", "profile", "threads", "stack", "var", "parallel", "tasks", "icvs", "diff", "doctor")),
-    ("Many programs, and reports", ("run", "triage", "report", "snapshot", "hook")),
+    ("Many programs, and reports", ("run", "triage", "report", "snapshot", "hook", "mcp")),
     (
         "Set up, runtimes and libraries",
         (

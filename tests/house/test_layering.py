@@ -28,7 +28,7 @@ LAYERS = (
     ("session", "analysis", "machine"),
     ("questions", "conformance", "render"),
     ("report", "triage", "run", "pytest_plugin"),
-    ("inspection", "commands", "frontends", "lldb", "lldb_script", "gdb", "gdb_script"),
+    ("inspection", "commands", "frontends", "mcp", "lldb", "lldb_script", "gdb", "gdb_script"),
     ("start", "__main__"),
 )
 RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
@@ -76,6 +76,7 @@ ONLY_IN = {
         "ompd.runtimes.hosted.trial.worker",
     },
     "distributed": {"ompd.triage.clusters"},
+    "mcp": {"ompd.mcp.server"},
     "mpi4py": {"ompd.triage.clusters"},
     "click": {
         *(f"ompd.commands.{name}" for name in ("completing", "ending", "main", "options")),
@@ -88,6 +89,7 @@ ONLY_IN = {
                 "diff",
                 "hook",
                 "layout",
+                "mcp",
                 "profile",
                 "questions",
                 "report",
