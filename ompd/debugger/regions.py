@@ -55,6 +55,23 @@ class Regions:
             for s in segments
         )
 
+    def is_shared(self, address: int) -> bool | None:
+        """Return whether another process may map the memory at *address*, too. None if that is unknown."""
+        index = self._index(address)
+        if index is None or self._all[index].is_shared is not None or self._target.kind != "core":
+            return self._all[index].is_shared if index is not None else None
+        # A core does not show it. But the loader maps modules privately, and shared memory without a name is listed
+        # as a file, too (Linux, mm/shmem.c: shmem_zero_setup).
+        if self._modules.at(address) is not None:
+            return False
+        is_of_file = any(mapping.start <= address < mapping.end for mapping in self._target.mappings())
+        return None if is_of_file or self._target.loss is not None else False
+
+    def free_page(self) -> int | None:
+        """Return the address of a page in a range without mappings, None if there is none."""
+        places = range(0x7000_0000_0000, 0x1000_0000_0000, -(1 << 40))
+        return next((place for place in places if self.is_free(place, place + (1 << 24))), None)
+
     def is_free(self, start: int, end: int) -> bool:
         """Return whether the target lists no mapping between two addresses."""
         return not any(

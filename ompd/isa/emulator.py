@@ -2,8 +2,33 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
+
+
+class LoopRules(NamedTuple):
+    """How the loops of a thread are emulated, from the thread's registers.
+
+    ``registers`` are names of our registers with those of unicorn's constants: all that the comparison of two passes
+    needs. ``flags`` is the name of the register of flags among ours, ``kept_flags`` the bits of it that a program may
+    set. ``prepare`` does what :attr:`EmulatedMachine.prepare` does. It also forbids all instructions that use registers
+    outside of ``registers``, such as those of vectors. ``system_call`` is unicorn's constant of the instruction that
+    calls the kernel, and ``number`` the register of its number and result. ``yields`` are the numbers of calls that
+    only let other threads run, and return 0. ``after_call`` are the registers that a call overwrites, with the
+    register of which each gets the value. ``unsteady`` matches instructions whose results may differ from one time to
+    the next, or on another processor.
+    """
+
+    registers: tuple[tuple[str, str], ...]
+    flags: str
+    kept_flags: int
+    prepare: Callable[[Any, Any, int], None]
+    system_call: str
+    number: str
+    yields: frozenset[int]
+    after_call: tuple[tuple[str, str], ...]
+    unsteady: re.Pattern[bytes]
 
 
 class EmulatedMachine(NamedTuple):
@@ -17,7 +42,7 @@ class EmulatedMachine(NamedTuple):
 
     A new emulator runs in kernel mode. ``leave_kernel`` is code that enters user mode, where clocks, halts and the like
     are forbidden. ``prepare`` sets the registers for that code, given the address at which to continue. Values remain
-    in the registers ``left``.
+    in the registers ``left``. ``loops`` is None if loops are not emulated on this processor.
     """
 
     arch: str
@@ -35,3 +60,4 @@ class EmulatedMachine(NamedTuple):
     leave_kernel: bytes
     prepare: Callable[[Any, Any, int], None]
     left: tuple[str, ...]
+    loops: LoopRules | None = None

@@ -229,10 +229,13 @@ class Stopper:
         needed, nearby, lacking = set(glance.missed), list(glance.pages_nearby(0)), set(glance.lacking)
         best: Moment | None = None
         stops, deep, has_ended = 0, False, False
+        kept: tuple[_T, Moment] | None = None  # a valid answer that may say more after another stop
         while stops < MAX_STOPS:
             try:
                 moment = self.process.stop(needed, nearby, lacking=lacking, deep=deep, are_likely=best is not None)
             except (TargetGone, NotStopped) as error:
+                if kept is not None:
+                    break
                 if best is None:
                     raise
                 has_ended = isinstance(error, TargetGone)
@@ -243,9 +246,13 @@ class Stopper:
                 continue
             try:
                 result = question(session)
-                if moment.is_whole:
+                if moment.is_whole and (kept is not None or not moment.hoped):
                     moment.settle()
                     return result, stop
+                if moment.is_whole:
+                    kept, best = (result, moment), moment
+                    needed |= moment.hoped
+                    continue
             except OmpdError:
                 if moment.is_whole:
                     raise
@@ -255,6 +262,10 @@ class Stopper:
             needed |= moment.missed
             lacking |= moment.lacking
             nearby = [*moment.pages_nearby(stops), *nearby]
+        if kept is not None:
+            result, moment = kept
+            moment.settle()
+            return result, self._show(session, moment)
         if best is None:
             raise BadProcess(
                 self.process.process_id, f"loaded or unloaded libraries at each of {MAX_STOPS} stops", hint="try again"

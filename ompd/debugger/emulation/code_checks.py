@@ -76,6 +76,22 @@ class TargetCode:
                 return f"comes to code of {module.name} at {page:#x} that is not what its file has"
         return None
 
+    def loop_fault(self, page: int) -> str | None:
+        """Return why the code in the page at *page* must not be part of a loop, None if it may be.
+
+        Besides what :meth:`fault` refuses, this is code of no file. The vDSO is such code: what it reads changes with
+        time. So is code that the program made, which may change.
+
+        :raises MemoryFault: if the target does not hold the page
+        """
+        if self._modules.at(page) is None:
+            return f"comes to {self.name(page)}, which is code of no file"
+        return self.fault(page)
+
+    def is_code(self, address: int) -> bool:
+        """Return whether the memory at *address* is executable."""
+        return self._regions.is_code(address)
+
     def storage_of(self, thread: int) -> int:
         """Return the thread pointer of *thread*, after a check that the thread control block there is not lost.
 

@@ -100,7 +100,7 @@ class Emulator:
         self._stack_end = self.stack_start + _STACK_SIZE
         self._return = place + _RETURN
         self.start = place
-        self._unicorn, self._constants = _import(machine)
+        self._unicorn, self._constants = import_unicorn(machine)
         self._uc: Any = None
         self._hooks: list[int] = []
         self._context: Any = None
@@ -410,7 +410,11 @@ class Emulator:
         return self._checked[number]
 
 
-def _import(machine: EmulatedMachine) -> tuple[Any, Any]:
+def import_unicorn(machine: EmulatedMachine) -> tuple[Any, Any]:
+    """Return the module of unicorn, and its module with the constants of a processor.
+
+    :raises Unavailable: if unicorn is not installed, or too old
+    """
     hint = "pip install 'ompd[emulate]' adds unicorn 2.1.2 or later"
     try:
         import unicorn

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from ompd.debugger.emulation.decode import Decoder
     from ompd.debugger.emulation.emulate import Emulator
     from ompd.debugger.emulation.linking import Linkage
+    from ompd.debugger.emulation.orbits import Orbits
 
 # The file names of the dynamic loaders of glibc and other C libraries.
 _LOADER = re.compile(r"ld(?:-linux[-\w]*|-\d[\d.]*|-musl[-\w]*)?\.so(?:\.\d+)*(?: \(deleted\))?")
@@ -80,6 +81,18 @@ class Routines:
         if isinstance(self._emulator, Unavailable):
             raise Unavailable(str(self._emulator), hint=self._emulator.hint) from self._emulator
         return self._emulator
+
+    def orbits(self, kernel_words: tuple[int, int] | None) -> Orbits:
+        """Return a new finder of closed orbits, to be closed by the caller; see :class:`Orbits` for the parameter.
+
+        :raises Unavailable: if no emulator can be made
+        """
+        from ompd.debugger.emulation.orbits import Orbits
+
+        start = self._regions.free_page()
+        if start is None:
+            raise Unavailable("loops are not examined: the target's memory leaves no room for the emulator")
+        return Orbits(self.code, self._architecture, start, kernel_words)
 
     def close(self) -> None:
         """Free the emulator, which takes some megabytes. A later call makes a new one."""

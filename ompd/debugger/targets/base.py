@@ -35,11 +35,15 @@ class Loss(NamedTuple):
 
 @record
 class MemoryRegion:
-    """Mapped memory from *start* to *end*, with the *flags* of a program header (``PF_R`` …)."""
+    """Mapped memory from *start* to *end*, with the *flags* of a program header (``PF_R`` …).
+
+    *is_shared* is whether other processes may map the same memory, None if the target does not show it.
+    """
 
     start: int
     end: int
     flags: int
+    is_shared: bool | None = None
 
 
 class PartialRegisters(dict[str, int]):
@@ -166,7 +170,9 @@ class Target(Protocol):
 def readable_regions(mappings: Sequence[MemoryMapping]) -> Sequence[MemoryRegion]:
     """Return the readable mappings among the kernel's, in their order."""
     return [
-        MemoryRegion(m.start, m.end, PF_R | (PF_W if m.is_writable else 0) | (PF_X if m.is_executable else 0))
+        MemoryRegion(
+            m.start, m.end, PF_R | (PF_W if m.is_writable else 0) | (PF_X if m.is_executable else 0), m.is_shared
+        )
         for m in mappings
         if m.is_readable
     ]

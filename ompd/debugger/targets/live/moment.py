@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cached_property
 
 from ompd.binary.core.notes import FileMapping, ProcessNote, SignalInfo, StatusNote
@@ -30,7 +31,8 @@ class Moment:
     """A :class:`ompd.debugger.targets.base.Target`: the copy of a live process that a stop made, or a glance.
 
     A glance reads the process while it runs. ``missed`` are the numbers of writable pages that an answer has read, but
-    that were not copied. They were read while the process ran, so the answer is invalid. ``left_out`` is the number of
+    that were not copied. They were read while the process ran, so the answer is invalid. ``hoped`` are
+    those that another stop should copy, too, because the answer would say more. ``left_out`` is the number of
     pages that were not copied because the time of the stop was over. ``lacking`` are the threads of which an answer
     needs registers that are unknown, except threads that may not be stopped. The latter are in ``unread``. ``woken``
     are threads that were left asleep during a stop, and have run meanwhile.
@@ -68,6 +70,7 @@ class Moment:
         self.process_id: int | None = process.process_id
         self.command = process.command
         self.missed: set[int] = set()
+        self.hoped: set[int] = set()
         self.lacking: set[int] = set()
         self.unread: set[int] = set()
         self.is_stopped = copied is not None
@@ -98,6 +101,20 @@ class Moment:
         if registers is None or all(name in registers for name in self.architecture.dwarf_registers):
             return registers
         return PartialRegisters(registers, thread, self.unread if thread in unstoppable else self.lacking)
+
+    @contextmanager
+    def optional(self) -> Iterator[set[int]]:
+        """Let reads inside of the ``with`` statement be of use, but not needed: the answer is valid without them.
+
+        Yield the numbers of the pages that these reads miss. What was read from them is not of this moment.
+        """
+        before, self.missed = self.missed, set()
+        try:
+            yield self.missed
+        finally:
+            for number in self.missed:
+                self._pages.pop(number, None)
+            self.missed = before
 
     def confirm(self) -> bool:
         """Return whether all threads slept when this glance began, and have not run since.
