@@ -22,7 +22,9 @@ class SystemWait(Record):
     initialization that one thread does for all), ``stream`` (the lock of a ``FILE``), ``future``, ``latch`` and
     ``std_barrier`` (of C++), ``futex`` (a futex of unknown purpose), ``sleep``, ``io`` (read, write, poll, accept …),
     ``signal`` (sigwait, pause), ``child`` (waitpid), ``gil`` (Python's interpreter lock), ``mpi`` (inside of an MPI
-    call, whether it sleeps or polls) or ``system_call`` (any other). ``routine`` is the function that was called
+    call, whether it sleeps or polls) ``spin`` (a loop of the program
+    that only a change of a word in memory ends, of which ``loop`` is a sentence) or ``system_call`` (any other).
+    ``routine`` is the function that was called
     (``pthread_cond_wait``, ``MPI_Recv``), ``system_call`` the kernel's name of the call; None if unknown. ``object`` is
     the address of the mutex, condition variable or futex word, ``symbol`` the name of the variable there. ``owner`` is
     the native id of the holder or of the thread to be joined. ``owner_source`` is ``runtime`` if the id was read from
@@ -53,6 +55,7 @@ class SystemWait(Record):
     expected: int | None = None
     missing: int | None = None
     readers: int | None = None
+    loop: str | None = None
     unavailable: Mapping[str, str] = field(default_factory=dict)
 
 

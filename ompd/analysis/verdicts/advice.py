@@ -50,6 +50,9 @@ _ADVICE = {
     VerdictKind.LAGGARD: (
         "compare with a later moment: a thread at the same place may loop for ever, one at another place is slow",
     ),
+    VerdictKind.SPIN_WAIT: (
+        "look for the code that should write this word, and for the reason why no thread comes there",
+    ),
     VerdictKind.EXTERNAL_WAIT: (
         "look at the other side: the process, rank or thread that should send, signal or answer",
     ),

@@ -10,7 +10,7 @@ from ompd.analysis.moment import Moment
 from ompd.analysis.verdicts.sentences import next_step
 from ompd.analysis.words import counted
 from ompd.model import Evidence, ThreadRecord, VerdictRecord
-from ompd.model.kinds import Confidence, VerdictKind
+from ompd.model.kinds import Confidence, Kind, VerdictKind
 from ompd.records import record
 
 
@@ -42,7 +42,7 @@ class Progress:
             old = before.get(native)
             if native in later.processor_ns and native in earlier.processor_ns:
                 used[native] = later.processor_ns[native] - earlier.processor_ns[native]
-            if old is None or _doing(old, earlier) != _doing(row, later):
+            if old is None or (_doing(old, earlier) != _doing(row, later) and not _came_to_spin(old, row, later)):
                 moved.add(native)
             elif not was_held and _is_free(old) and _is_free(row) and not used.get(native, 1):
                 asleep.add(native)
@@ -71,6 +71,14 @@ def _doing(row: ThreadRecord, moment: Moment) -> Hashable:
         (wait.kind, wait.object, wait.symbol, wait.generation) if wait is not None else None,
         (system.kind, system.object, system.descriptor) if system is not None else None,
     )
+
+
+def _came_to_spin(old: ThreadRecord, row: ThreadRecord, later: Moment) -> bool:
+    # Return whether a thread is in a loop that it does not leave, which is examined only at the later moment. The
+    # thread is at any place of the loop, so a difference in place is no move.
+    system = later.system.get(row.native_thread_id or 0)
+    is_same = (old.state, old.parallel, old.task, old.wait) == (row.state, row.parallel, row.task, row.wait)
+    return system is not None and system.kind is Kind.SPIN and is_same
 
 
 def _is_free(row: ThreadRecord) -> bool:

@@ -68,6 +68,8 @@ class Sentences:
             return f"deadlock through tasks: {self._ring(links)}"
         if kind is VerdictKind.EXTERNAL_WAIT:
             return f"{waiting} {names}{_because(last.reason, is_plural=len(named) > 1)}"
+        if kind is VerdictKind.SPIN_WAIT:
+            return self._spin(root)
         if kind is VerdictKind.LAGGARD:
             return f"{waiting} {names}, which {'is' if len(named) == 1 else 'are'} still computing: slow, or in a loop"
         if kind is VerdictKind.OVERSUBSCRIBED:
@@ -85,6 +87,14 @@ class Sentences:
         if last.kind.is_lock:
             return f"{waiting} {names}, whose holder is not known"
         return f"{waiting} {names}: what lets them go on is not known"
+
+    def _spin(self, root: Root) -> str:
+        spinning = self._waiters_of(root.nodes[0])
+        who = listed([self._graph.nodes[node].name for node in spinning])
+        verb = "spins in a loop" if len(spinning) == 1 else "spin in loops"
+        more = len(root.threads) - len(spinning)
+        rest = f"; {counted(more, 'more thread')} {'waits' if more == 1 else 'wait'} for this" if more > 0 else ""
+        return f"{who} {verb} that only a change of {self._graph.nodes[root.nodes[0]].name} ends{rest}"
 
     def _is_open(self, root: Root) -> bool:
         # Return whether a cycle of locks is open: it is unknown which thread of the cycle holds which lock.

@@ -283,6 +283,8 @@ class Verdicts:
             return self._ended(root) if self._nodes.rows[root.nodes[0]].state == "idle" else VerdictKind.EXTERNAL_WAIT
         if node.kind is Kind.EVENT:
             return VerdictKind.EVENT_UNFULFILLED
+        if node.kind is Kind.SPIN:
+            return VerdictKind.SPIN_WAIT
         if node.kind in _OUTSIDE:
             return VerdictKind.EXTERNAL_WAIT
         if node.kind is Kind.BARRIER and self._is_in_task(root):

@@ -9,6 +9,7 @@ from ompd.analysis.waits.threads import ThreadNodes
 from ompd.model import SystemWait
 from ompd.model.kinds import EdgeKind, Kind
 
+_SPINS = "the kernel, a signal handler or a device may write what its loop reads"
 _GUARD, _WAITERS = "guard variable for ", "std::__detail::__waiter_pool_base"
 
 
@@ -29,7 +30,11 @@ def add_system_wait(nodes: ThreadNodes, index: int, wait: SystemWait, holders: H
         return
     is_new = graph.find(key) is None
     node = graph.add(Node(key, wait.kind.node, system_name(wait), object=wait.object, counts=_counts(wait)))
-    nodes.waits_for(index, node)
+    if wait.kind is Kind.SPIN:
+        nodes.doubt(index, _SPINS)
+        nodes.waits_for(index, node, source="derived", evidence=wait.loop)
+    else:
+        nodes.waits_for(index, node)
     if not is_new:
         return
     if wait.owner is None:
@@ -114,6 +119,8 @@ def system_name(wait: SystemWait) -> str:
     symbol = wait.symbol or ""
     if wait.kind is Kind.FUTEX and (wait.object is None or _WAITERS in symbol):
         return "a futex" if wait.object is None else "an atomic object of C++"
+    if wait.kind is Kind.SPIN:
+        return wait.symbol or ("a word" if wait.object is None else f"the word at {wait.object:#x}")
     if wait.kind is Kind.ONCE and symbol.startswith(_GUARD):
         return f"the initialization of {symbol.removeprefix(_GUARD)}"
     if wait.kind is Kind.STREAM and symbol:

@@ -73,7 +73,7 @@ class ThreadNodes:
         row = self.rows[index]
         if self.graph.nodes[index].outlook is not Outlook.WAITS or self.is_asleep(row):
             return False
-        if row.native_thread_id in self.moment.queued:
+        if row.native_thread_id in self.moment.queued or self.spins(row):
             return False
         if self.has_loose_tasks and row.wait is not None and row.wait.kind.is_scheduling_point:
             return True
@@ -85,6 +85,11 @@ class ThreadNodes:
         """Return whether a thread sleeps in the kernel on a futex word that has not changed."""
         how = row.wait.how if row.wait is not None else self.moment.how.get(row.native_thread_id or 0)
         return how == "blocked"
+
+    def spins(self, row: ThreadRecord) -> bool:
+        """Return whether a thread is in a loop of the program that only a change of a word in memory ends."""
+        wait = self.moment.system.get(row.native_thread_id or 0)
+        return row.wait is None and wait is not None and wait.kind is Kind.SPIN
 
     def is_inside_runtime(self, index: int) -> bool:
         """Return whether the thread of a node runs in the runtime's own code."""

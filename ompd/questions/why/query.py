@@ -24,6 +24,7 @@ from ompd.questions.why.collect import collect
 from ompd.questions.why.looks import Look
 from ompd.questions.why.small_teams import with_small_teams
 from ompd.questions.why.sources import MarkedLines
+from ompd.questions.why.working import with_spins
 from ompd.session import Session
 
 _SPARED = "a thread missed its wake-up; stopping the process would wake it, so it was not stopped"
@@ -42,6 +43,7 @@ def ask(session: Session, earlier: Look | None = None) -> WhyAnswer:
         if unloaded is None:
             raise
         return WhyAnswer(session.stop.record, (), (unloaded,), True, (str(error),))
+    moment = with_spins(session, moment)
     branches = Branches(session, moment.threads)
     moment = replace(moment, alone=branches.of_primary_threads())
     before = earlier or Look((), None)

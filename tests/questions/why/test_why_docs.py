@@ -30,8 +30,9 @@ OF_SEVERAL = {
     "locks",
     "parted",
 }  # programs in other languages or on other subjects, which are not named after a verdict
-# tests/debugger/targets/test_harmless.py and tests/questions/why/test_supply.py have their programs.
-OF_OTHER_TESTS = {"runtime_unloaded", "few_processors", "throttled", "starved", "spin_burn", "limits"}
+# tests/debugger/targets/test_harmless.py, tests/questions/why/test_supply.py and tests/questions/why/test_why_spins.py
+# have their programs.
+OF_OTHER_TESTS = {"runtime_unloaded", "few_processors", "throttled", "starved", "spin_burn", "limits", "spin_wait"}
 
 
 def printed(name: str, compiler: str, runtime: str, variable: str, folder: Path) -> str:
