@@ -7,6 +7,7 @@ leaves their part of the work undone.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import PurePosixPath
 
 from ompd.analysis.moment import Moment
@@ -27,12 +28,28 @@ def with_small_teams(session: Session, moment: Moment, verdicts: Sequence[Verdic
     """Return *verdicts* and those on regions with fewer threads than requested.
 
     These are remarks: they come first only if nothing hangs, and none is made if threads are stuck for another reason.
+    If threads spin in a loop that counts on the team, the remark is a part of that verdict.
     """
-    if any(verdict.stuck in (Confidence.PROVEN, Confidence.LIKELY) for verdict in verdicts):
+    stuck = [verdict for verdict in verdicts if verdict.stuck in (Confidence.PROVEN, Confidence.LIKELY)]
+    if any(verdict.kind is not VerdictKind.SPIN_WAIT for verdict in stuck):
         return tuple(verdicts)
     small = tuple(_small_teams(session, moment))
+    if stuck:
+        return tuple(_explained(verdict, small) for verdict in verdicts)
     nothing_hangs = bool(verdicts) and verdicts[0].kind is VerdictKind.NO_STALL
     return (*small, *verdicts) if nothing_hangs else (*verdicts, *small)
+
+
+def _explained(verdict: VerdictRecord, small: Sequence[VerdictRecord]) -> VerdictRecord:
+    # Return a verdict on threads that spin with the reason why their team is small, if it is.
+    of_team = [
+        team for team in small if not {*team.explains, *team.roots}.isdisjoint((*verdict.explains, *verdict.roots))
+    ]
+    if verdict.kind is not VerdictKind.SPIN_WAIT or not of_team:
+        return verdict
+    evidence = Evidence(of_team[0].summary, "derived")
+    others = verdict.others or of_team[0].summary
+    return replace(verdict, others=others, advice=of_team[0].advice, evidence=(evidence, *verdict.evidence))
 
 
 def _small_teams(session: Session, moment: Moment) -> Iterator[VerdictRecord]:
