@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import nullcontext
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -31,6 +32,7 @@ from ompd.debugger.waiting import Waiting
 from ompd.errors import OmpdError
 
 if TYPE_CHECKING:
+    from ompd.debugger.emulation.orbits import Orbit, Orbits
     from ompd.debugger.flow.conditions import Read
     from ompd.debugger.flow.functions import Functions
     from ompd.debugger.flow.handlers import Handlers
@@ -206,6 +208,26 @@ class StoppedProcess:
         locate = Unbound(memory, modules, architecture, calls, self.places.locate).locate
         functions = self._make_functions(routines, is_users, locate)
         return Handlers(memory, modules, self.symbols.naming, architecture, calls, locate, functions, is_users)
+
+    def orbit(self, orbits: Orbits, thread: int) -> Orbit | None:
+        """Return the closed orbit of *thread*, None if some of the memory that it reads is of another moment.
+
+        The next stop of a live process then copies that memory, too.
+
+        :raises Unavailable: if the thread is in no closed orbit, or if that cannot be found out
+        """
+        from ompd.debugger.targets.live.moment import Moment
+
+        live = self.target if isinstance(self.target, Moment) else None
+        with live.optional() if live is not None else nullcontext(set[int]()) as missed:
+            try:
+                orbit = orbits.of(self.threads.registers(thread))
+            finally:
+                orbits.drop(missed)
+        if live is not None and missed:
+            live.hoped |= missed
+            return None
+        return orbit
 
     # Variables
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from ompd.contract.memory import read_unsigned
@@ -15,7 +15,7 @@ from ompd.session import Session
 
 if TYPE_CHECKING:
     from ompd.debugger.emulation.openings import Word
-    from ompd.debugger.emulation.orbits import Orbit, Orbits
+    from ompd.debugger.emulation.orbits import Orbit
 
 _MAX_THREADS = 1024
 _MAX_NAMED = 3
@@ -36,30 +36,12 @@ def spins(session: Session, rows: Iterable[ThreadRecord]) -> dict[int, SystemWai
         for row in list(rows)[:_MAX_THREADS]:
             thread = row.native_thread_id or 0
             with suppress(OmpdError):
-                orbit = _orbit(session, orbits, thread)
+                orbit = session.process.orbit(orbits, thread)
                 if orbit is not None and orbit.awaited:
                     waits[thread] = _wait(session, row, orbit)
     finally:
         orbits.close()
     return waits
-
-
-def _orbit(session: Session, orbits: Orbits, thread: int) -> Orbit | None:
-    # Return the orbit of a thread, None if some of the memory that it reads is of another moment. The next stop of a
-    # live process then copies that memory, too.
-    from ompd.debugger.targets.live.moment import Moment
-
-    target = session.target
-    live = target if isinstance(target, Moment) else None
-    with live.optional() if live is not None else nullcontext(set[int]()) as missed:
-        try:
-            orbit = orbits.of(session.process.threads.registers(thread))
-        finally:
-            orbits.drop(missed)
-    if live is not None and missed:
-        live.hoped |= missed
-        return None
-    return orbit
 
 
 def _kernel_words(session: Session) -> tuple[int, int] | None:
