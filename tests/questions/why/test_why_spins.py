@@ -73,6 +73,17 @@ def test_a_loop_that_waits_is_a_wait_for_a_word(case: str, build: tuple[str, str
     assert all(part in first.unknowns[0] for part in condition.split(" or ")), first.unknowns
 
 
+def test_a_team_smaller_than_requested_explains_a_loop_that_counts_on_it() -> None:
+    program = build_live("counted", runtime="libgomp", folder=Path(__file__).parent)
+    limit = {"OMP_THREAD_LIMIT": "2"}
+    with working("counted", executable=program, env=limit) as worker, ompd.attach(worker.pid, max_stop=60_000) as at:
+        wait_until(lambda: "arrived is at least 4 (it is 2)" in "".join(at.ask_why(samples=1).rows[0].unknowns))
+        first = at.ask_why(samples=1).rows[0]
+    assert (first.kind, first.stuck) == ("spin_wait", "likely")
+    assert first.others is not None and "requested 4 threads and got 2 (OMP_THREAD_LIMIT=2)" in first.others
+    assert any("OMP_THREAD_LIMIT" in advice for advice in first.advice)
+
+
 @EVERY_BUILD
 @pytest.mark.parametrize("case", COMPUTES)
 def test_of_a_loop_that_goes_on_nothing_is_claimed(case: str, build: tuple[str, str, str]) -> None:
