@@ -211,7 +211,7 @@ COMMANDS = (
         f"{_HEAD}"
         "Hang: thread 1 (1235) waits for &progress_lock, which no thread will ever release.\n"
         "3 more threads wait for this one at a barrier, hang.c:59.\n"
-        "Certain: they never go on.\n"
+        "Certain: these threads never go on.\n"
         "\n"
         "    --> hang.c:39\n"
         "  37 | {\n"

@@ -8,7 +8,7 @@ from ompd.model.kinds import Confidence, Kind, VerdictKind
 _SURE = (Confidence.PROVEN, Confidence.LIKELY)
 _ADVICE = {
     VerdictKind.LOCK_ABANDONED: (
-        "look for a way out of the code that locks it on which it is not unlocked: return, break, an exception",
+        "look for a path that leaves this code without unlocking it: a return, a break, an exception",
     ),
     VerdictKind.BARRIER_ABSENT: (
         "let every thread of the team reach every barrier; omp for, sections, single and parallel end with one, too",
@@ -17,29 +17,30 @@ _ADVICE = {
         "take the barrier out of the branch or loop, or make the condition the same in all threads of the team",
     ),
     VerdictKind.ORPHANED_WORKSHARING: (
-        "let all threads of the team execute this code, or remove the barrier or worksharing construct from it",
+        "let all threads of the team reach this line, or take the barrier or omp for, sections, single away from it",
     ),
     VerdictKind.TASK_DEPENDENCE_CYCLE: (
-        "hold no lock at a taskwait or taskgroup; let dependent tasks share only what their depend clauses name",
+        "release the lock before the taskwait or taskgroup, or do not take it in a task that others depend on",
     ),
     VerdictKind.EVENT_UNFULFILLED: (
-        "call omp_fulfill_event() once for this event on every way, also when something fails",
+        "call omp_fulfill_event() once for this event on every path, also when something fails",
     ),
     VerdictKind.TASKWAIT_STARVED: (
-        "remove the clause untied from tasks that wait for others; let no task block until another task does something",
+        "do not let one task wait in a loop for another: use depend clauses; remove untied from these tasks",
     ),
     VerdictKind.FORK_CHILD: (
         "fork before the first parallel region, or call exec in the child",
         'in Python: multiprocessing.set_start_method("spawn"), once, first thing under if __name__ == "__main__"',
     ),
     VerdictKind.RUNTIME_REENTRY: (
-        "use no OpenMP in a signal handler or in an allocator: set a flag there, and do the work later",
+        "use no OpenMP in code that interrupts it, such as a signal handler: set a flag there, and do the work later",
     ),
     VerdictKind.DUPLICATE_RUNTIMES: (
-        "let all libraries of the process use one OpenMP runtime; ompd runtimes shows who has loaded which",
+        "build all libraries with the same compiler's OpenMP; ompd runtimes shows who has loaded which runtime",
     ),
     VerdictKind.LOST_WAKEUP: (
-        "look for code that writes to the lock by itself: memset, a copy of its structure, a second omp_init_lock",
+        "look for code that overwrites the lock without omp_set_lock or omp_unset_lock: memset, a copy, a second"
+        " omp_init_lock",
     ),
     VerdictKind.RUNTIME_UNLOADED: (
         "keep the runtime loaded: link the program with it, open its library with RTLD_NODELETE, or omit dlclose",
@@ -48,7 +49,7 @@ _ADVICE = {
         "start fewer threads (OMP_NUM_THREADS), or let waiting threads sleep (OMP_WAIT_POLICY=passive)",
     ),
     VerdictKind.LAGGARD: (
-        "compare with a later moment: a thread at the same place may loop for ever, one at another place is slow",
+        "look again later: a thread that is still at the same line may loop for ever, one at another line is slow",
     ),
     VerdictKind.SPIN_WAIT: (
         "look for the code that should write this word, and for the reason why no thread comes there",

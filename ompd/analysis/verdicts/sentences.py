@@ -74,11 +74,11 @@ class Sentences:
             return f"{waiting} {names}, which {'is' if len(named) == 1 else 'are'} still computing: slow, or in a loop"
         if kind is VerdictKind.OVERSUBSCRIBED:
             number = self._nodes.moment.processors or 0
-            processors = "only processor" if number == 1 else counted(number, "processor")
+            processors = "processor" if number == 1 else counted(number, "processor")
             spin = f"{counted(count, 'thread')} {'spins while it waits' if count == 1 else 'spin while they wait'}"
-            return f"{spin} for {names}, and {'takes' if count == 1 else 'take'} up the {processors} that it needs"
+            return f"{spin} for {names}, which {'needs' if len(named) == 1 else 'need'} the same {processors}"
         if kind is VerdictKind.ORPHANED_WORKSHARING:
-            return f"a barrier is in code that only some threads of the team execute: {places}"
+            return f"only some threads of the team reach a barrier: {places}"
         if kind is VerdictKind.DUPLICATE_RUNTIMES:
             return f"threads of several OpenMP runtimes wait for each other: {self._ring(links)}"
         if root.end is End.CYCLE:

@@ -190,7 +190,12 @@ def _unloaded(session: Session) -> VerdictRecord | None:
     threads = tuple(sorted(pcs))
     sleepers = counted(len(threads), "thread")
     sleep = "sleeps" if len(threads) == 1 else "sleep"
-    was = f"where {PurePosixPath(module).name} was before it was unloaded" if module else "in code that is not there"
+    library = PurePosixPath(module).name if module is not None else None
+    what = (
+        f"{library} was unloaded while {sleepers} {sleep} in it"
+        if library
+        else f"{sleepers} {sleep} in code that is gone"
+    )
     evidence = [
         Evidence(f"thread {thread} is in a system call at {pc:#x}, where no code is mapped", "stack")
         for thread, pc in sorted(pcs.items())[:_MAX_THREADS]
@@ -204,7 +209,7 @@ def _unloaded(session: Session) -> VerdictRecord | None:
         kind=VerdictKind.RUNTIME_UNLOADED,
         stuck=Confidence.LIKELY,
         confidence=Confidence.LIKELY if module is not None else Confidence.POSSIBLE,
-        summary=f"{sleepers} {sleep} {was}: the process crashes when one wakes up",
+        summary=f"{what}: the process crashes when one wakes up",
         roots=threads,
         explains=threads,
         evidence=tuple(evidence),

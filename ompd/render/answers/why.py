@@ -39,7 +39,7 @@ STUCK = {
     Confidence.PROVEN: "certain: nothing that could not be read can change this",
     Confidence.LIKELY: "likely: something else that could free them was not ruled out",
     Confidence.POSSIBLE: "possible: they may be stuck",
-    Confidence.UNKNOWN: "not known: they may go on",
+    Confidence.UNKNOWN: "not known: these threads may go on",
 }
 """What ``stuck`` means, the confidence that threads never go on."""
 CAUSE = {
@@ -57,10 +57,10 @@ MEASURED = {
 }
 """What ``confidence`` means in a verdict on processors and limits."""
 _SHORT_STUCK = {
-    Confidence.PROVEN: "certain: they never go on",
-    Confidence.LIKELY: "likely: they never go on",
+    Confidence.PROVEN: "certain: these threads never go on",
+    Confidence.LIKELY: "likely: these threads never go on",
     Confidence.POSSIBLE: "possible: they may be stuck",
-    Confidence.UNKNOWN: "they may go on",
+    Confidence.UNKNOWN: "these threads may go on",
 }
 # What is wrong, in one word; everything else is a hang. Summaries of cycles begin with their word.
 _NOUNS: Mapping[VerdictKind, str] = {

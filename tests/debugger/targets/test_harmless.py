@@ -255,7 +255,7 @@ def test_threads_that_sleep_where_a_library_was_are_not_woken_up() -> None:
         (verdict,) = why.rows
         workers = {row.native_thread_id for row in rows} - {worker.pid}
         assert (verdict.kind, verdict.stuck, set(verdict.roots)) == ("runtime_unloaded", "likely", workers)
-        assert verdict.summary.startswith("2 threads sleep where libgomp.so.1 was before it was unloaded")
+        assert verdict.summary.startswith("libgomp.so.1 was unloaded while 2 threads sleep in it")
         assert why.runtimes == () and why.target.stops_ns == ()
         assert worker.finish() == "unharmed\n"
 

@@ -110,7 +110,7 @@ def test_a_cycle_says_who_waits_for_whom_and_what_to_do() -> None:
     assert lines[2:8] == [
         f"Deadlock: {both}.",
         "2 more threads wait for these at a barrier, prog.c:30.",
-        "Certain: they never go on.",
+        "Certain: these threads never go on.",
         "",
         "  do this    Take these locks in the same order in all threads, or hold only one of them at a time.",
         "  look at    prog.c:10 work",

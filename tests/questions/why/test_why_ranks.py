@@ -101,7 +101,7 @@ def test_many_ranks_are_counted() -> None:
         for rank in range(1, 9)
     )
     lines = text_with(OtherRanksRecord(20, 16, rows))
-    assert "Rank 1, process 101 (solve): a deadlock; certain: they never go on." in lines
+    assert "Rank 1, process 101 (solve): a deadlock; certain: these threads never go on." in lines
     assert "… 5 more ranks (4-8) with waiting threads, shown with --all" in lines
     assert "16 of 20 other ranks on this host were looked at." in lines
     assert [line.split()[1:] for line in lines if line.startswith("  next") and " why " in line] == [
