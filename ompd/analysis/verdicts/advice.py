@@ -66,6 +66,10 @@ _TO_LOOK_AT = frozenset(
 def advice(verdict: VerdictRecord) -> tuple[str, ...]:
     """Return what to change in the program or to look at, nothing if the verdict is too unsure for advice."""
     kind, links = verdict.kind, verdict.cycle
+    if kind is VerdictKind.UNDECIDED and links and links[-1].kind in (Kind.LOCK, Kind.NEST_LOCK, Kind.MUTEX):
+        return (
+            f"look for a path that sets {links[-1].object} and does not release it: a return, a break, an exception",
+        )
     if kind not in _TO_LOOK_AT and (verdict.stuck not in _SURE or verdict.confidence not in _SURE):
         return ()
     kinds = {link.kind for link in links}

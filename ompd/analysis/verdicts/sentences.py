@@ -44,7 +44,7 @@ class Sentences:
         if kind is VerdictKind.SELF_LOCK:
             return f"deadlock: {_thread(links[0])} waits for {links[0].object}, which it holds itself"
         if kind is VerdictKind.BARRIER_MISMATCH:
-            return f"threads of one team wait at different barriers, so that none is complete: {places}"
+            return f"threads of one team wait at different barriers, so that no barrier has all its threads: {places}"
         if kind is VerdictKind.RUNTIME_REENTRY:
             return f"{_thread(links[0])} waits inside of the runtime for {links[0].object}, which it holds itself"
         if kind is VerdictKind.BARRIER_ABSENT:
@@ -61,9 +61,11 @@ class Sentences:
                 return f"{wait}, which no thread will ever release"
             return f"{wait}, which was not released: {last.name} held it, and {last.reason or 'it is idle'}"
         if kind is VerdictKind.EVENT_UNFULFILLED:
-            return f"{waiting} a task that ends when {last.name} is fulfilled, which has not happened"
+            return (
+                f"{waiting} a detached task: omp_fulfill_event() was not called for its {last.name.removeprefix('an ')}"
+            )
         if kind is VerdictKind.TASKWAIT_STARVED:
-            return f"{waiting} tasks that no thread can execute: {self._ring(links)}"
+            return f"{waiting} tasks that can no longer go on: {self._ring(links)}"
         if kind is VerdictKind.TASK_DEPENDENCE_CYCLE:
             return f"deadlock through tasks: {self._ring(links)}"
         if kind is VerdictKind.EXTERNAL_WAIT:
@@ -116,7 +118,7 @@ class Sentences:
         parts = []
         for link, following in zip(links[:_MOST], (*links[1:], links[0]), strict=False):
             if link.holder == EdgeKind.EXECUTES:
-                parts.append(f"{_waits(link)} for a task that {following.name} executes")
+                parts.append(f"{_waits(link)} for a task that {following.name} has begun")
                 continue
             relation = _RELATIONS.get(link.kind, _has(link) if link.kind.is_lock and link.holder is not None else "")
             parts.append(_waits(link) + (f", which {following.name} {relation}" if relation else ""))
@@ -168,8 +170,8 @@ class Sentences:
     @staticmethod
     def asleep(count: int) -> str:
         """Return the sentence for threads that still sleep, although the event that they wait for has happened."""
-        verb, wait = ("sleeps", "it waits") if count == 1 else ("sleep", "they wait")
-        return f"{counted(count, 'thread')} {verb} although what {wait} for has happened"
+        verb, whose = ("sleeps", "its") if count == 1 else ("sleep", "their")
+        return f"{counted(count, 'thread')} {verb} although {whose} wait is over"
 
     def nobody_works(self, nodes: Sequence[int]) -> str:
         """Return the sentence for a program whose threads are all in calls that something outside ends.

@@ -19,8 +19,8 @@ from ompd.session import Session
 
 _MOST = 3  # verdicts
 _ADVICE = {
-    LIMIT: "or let the team have them all: raise OMP_THREAD_LIMIT, or remove it",
-    DYNAMIC: "or let the team have them all: OMP_DYNAMIC=false, or omp_set_dynamic(0) before the region",
+    LIMIT: "or raise OMP_THREAD_LIMIT, or remove it",
+    DYNAMIC: "or OMP_DYNAMIC=false, or omp_set_dynamic(0) before the region",
 }
 
 
@@ -100,9 +100,9 @@ def _verdict(region: ParallelRecord, members: Sequence[ThreadRecord]) -> Verdict
         kind=VerdictKind.SMALL_TEAM,
         stuck=Confidence.UNKNOWN,
         confidence=Confidence.POSSIBLE,
-        summary=f"{_name(region)} {got}{reason}: code that counts on {region.requested} may wait for ever",
+        summary=f"{_name(region)} {got}{reason}: code that expects {region.requested} may wait for ever",
         advice=(
-            "inside of the region, count with omp_get_num_threads(): a team may be smaller than num_threads",
+            "use omp_get_num_threads() inside of the region: a team may be smaller than num_threads",
             *((_ADVICE[region.reduced_by],) if region.reduced_by in _ADVICE else ()),
         ),
         roots=tuple(natives),
