@@ -10,7 +10,6 @@ from ompd.analysis.moment import Moment
 from ompd.analysis.roots import Solved
 from ompd.analysis.verdicts.advice import advice
 from ompd.analysis.verdicts.samples import Progress, weighed
-from ompd.analysis.verdicts.supply.verdicts import placed
 from ompd.analysis.verdicts.verdicts import Verdicts
 from ompd.analysis.waits.build import build
 from ompd.model import GraphEdge, GraphNode, VerdictRecord
@@ -34,6 +33,8 @@ def concluded(
     if earlier:
         verdicts = weighed(verdicts, moment, Progress.over((*earlier, moment)), seconds)
     if supply is not None:
+        from ompd.analysis.verdicts.supply.verdicts import placed
+
         verdicts = placed(verdicts, supply, [each.threads for each in (*earlier, moment)])
     advised = tuple(replace(verdict, advice=verdict.advice or advice(verdict)) for verdict in verdicts)
     return advised, _nodes(solved), _edges(solved)

@@ -216,9 +216,11 @@ class StoppedProcess:
 
         :raises Unavailable: if the thread is in no closed orbit, or if that cannot be found out
         """
-        from ompd.debugger.targets.live.moment import Moment
+        live = None
+        if self.target.kind == "live":
+            from ompd.debugger.targets.live.moment import Moment
 
-        live = self.target if isinstance(self.target, Moment) else None
+            live = self.target if isinstance(self.target, Moment) else None
         with live.optional() if live is not None else nullcontext(set[int]()) as missed:
             try:
                 orbit = orbits.of(self.threads.registers(thread))

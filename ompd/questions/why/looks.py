@@ -8,15 +8,11 @@ from typing import NamedTuple
 
 from ompd.analysis.moment import Moment
 from ompd.analysis.verdicts.samples import Progress
-from ompd.analysis.verdicts.supply.demand import SHORTEST
 from ompd.errors import BadInput, NoAnswer, OmpdError, TargetGone
-from ompd.machine.supply.readings import supply_between, take_reading
 from ompd.model import ChildRecord, OtherRanksRecord
 from ompd.model.supply import Settings, Supply
 from ompd.questions.diff import are_one_process
-from ompd.questions.why.beside import children_of, descendants, ranks_beside
 from ompd.questions.why.collect import collect
-from ompd.questions.why.settings import settings_of
 from ompd.session import Session
 
 SAMPLES, INTERVAL = 2, 0.5
@@ -65,6 +61,11 @@ def look_before(
         look = _look_without_stop(session, seconds)
         if look is not None:
             return look
+    # Cores need none of these modules.
+    from ompd.analysis.verdicts.supply.demand import SHORTEST
+    from ompd.machine.supply.readings import supply_between, take_reading
+    from ompd.questions.why.beside import children_of, descendants, ranks_beside
+
     begin = time.monotonic()
     moments = []
     reading, settings = None, Settings()
@@ -113,6 +114,8 @@ def _moment(session: Session) -> Moment:
 
 
 def _moment_and_settings(session: Session) -> tuple[Moment, Settings]:
+    from ompd.questions.why.settings import settings_of
+
     return collect(session)[0], settings_of(session)
 
 
