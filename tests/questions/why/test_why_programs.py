@@ -21,12 +21,12 @@ def test_every_program_has_its_cases() -> None:
 @every_pair
 @pytest.mark.quick(
     "self_lock-lock-clang-libomp-19-debug",
-    "lock_abandoned-mutex-gcc-intel-debug",
-    "external_wait-condition-clang-libomp-14-debug",
+    "lock_abandoned-mutex-clang-libomp-19-neither",
+    "external_wait-condition-clang-intel-neither",
     "exception-lock-g++-libgomp-neither",
     "guards-section-clang++-libomp-19-neither",
     "parted-inlined-g++-libomp-14-neither",
-    "conditions-state-gcc-intel-debug",
+    "conditions-state-clang-libomp-14-debug",
     "locks-cycle-gfortran-libgomp-neither",
 )
 def test_threads_block_where_the_program_says(why: Why, compiler: str, runtime: str, mode: str) -> None:
