@@ -28,9 +28,10 @@ FOLDER = CHECKOUT / "tests" / "supply"
 CGROUPS = Path("/sys/fs/cgroup")
 KINDS = {"few_processors", "throttled", "starved", "oversubscribed", "spin_burn", "limits"}
 
-pytestmark = pytest.mark.skipif(
-    len(os.sched_getaffinity(0)) < 2, reason="two processors are needed to use too few of them"
-)
+pytestmark = [
+    pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="two processors are needed to use too few of them"),
+    pytest.mark.xdist_group("processors"),  # these tests would see each other's processes
+]
 FIRST, SECOND = sorted(os.sched_getaffinity(0))[:2] if len(os.sched_getaffinity(0)) > 1 else (0, 0)
 
 
