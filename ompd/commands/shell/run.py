@@ -36,7 +36,11 @@ something else. A command that computes, or waits for input, is never ended for 
 \b
   $ ompd run --stall 5 -- ./hang
   ompd run: process 1234 (hang): nothing has moved for 5 s
-  Thread 1 (1235) waits for &progress_lock, which no thread will ever release.
+  process 1234   hang   4 threads   libgomp GCC 12
+
+\b
+  Hang: thread 1 (1235) waits for &progress_lock, which no thread will ever
+  release.
 """
 
 
