@@ -120,7 +120,8 @@ def test_a_second_tracer_ends_it() -> None:
 def test_another_program_in_the_same_process_ends_it() -> None:
     with working("restless", "exec", "4", "5", env={"RESTLESS_REST": "2000"}) as program:
         answer = profiled(program.pid, lambda: None)
-        assert ended(answer).endswith("executes another program")
+        # On a busy machine the program may come to its end before a look meets one of its execve().
+        assert ended(answer).endswith(("executes another program", "ended while it was looked at"))
 
 
 def test_threads_may_come_and_go() -> None:

@@ -7,6 +7,7 @@ order may be ``starved`` if the kernel says that they were.
 from __future__ import annotations
 
 import os
+import re
 import resource
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -111,7 +112,8 @@ def test_of_a_list_of_processors_that_is_too_short_the_variable_is_named(runtime
         verdict = only(process_id, "few_processors")
         with ompd.attach(process_id, nonblocking=True) as session:
             findings = {row.kind: row for row in session.ask_doctor().rows}
-    assert verdict.summary.startswith(f"2 threads share processor {FIRST}, and wait for it ")
+    # Other tests may have processes on this processor, too.
+    assert re.match(rf"2 threads share processor {FIRST}(?: with threads of .*\))?, and wait for it ", verdict.summary)
     assert verdict.summary.endswith(f": GOMP_CPU_AFFINITY={FIRST} binds them there")
     assert verdict.advice[0].startswith("unset GOMP_CPU_AFFINITY")
     assert len(verdict.explains) == 2
@@ -145,8 +147,8 @@ def test_processes_that_bind_themselves_to_one_processor_are_named() -> None:
         ]
         verdict = only(ranks[0], "few_processors")
     assert verdict.explains == (ranks[0],)
-    beside = verdict.summary.partition("with threads of 2 processes (")[2].partition(")")[0]
-    assert set(beside.split(", ")) == {f"{rank} busy" for rank in ranks[1:]}
+    beside = re.search(r"with threads of \d+ processes \((.*?)\)", verdict.summary)
+    assert beside is not None and {f"{rank} busy" for rank in ranks[1:]} <= set(beside[1].split(", "))
     assert "binds each process from the same place on" in verdict.summary and "OMP_PROC_BIND" in verdict.advice[0]
 
 
