@@ -119,9 +119,9 @@ class _Watched:
 
     def _fail(self, _number: int, _frame: object) -> None:
         item = self._item
-        if item is None:
+        file = report_file(self._folder, item.nodeid) if item is not None else None
+        if item is None or file is None or not file.exists():
             return  # the test has ended meanwhile
-        file = report_file(self._folder, item.nodeid)
         reason, _, text = file.read_text(errors="replace").partition("\n")
         file.unlink()
         self._stacks.seek(0)

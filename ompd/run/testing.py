@@ -20,6 +20,7 @@ from ompd.run.watching import Patience, interval
 if TYPE_CHECKING:
     from ompd.run.looking import Seen
 
+_WRITTEN = 0.3  # seconds in which Python's stacks are written
 _GRACE = 15.0  # seconds in which a test that is told to fail has to end
 
 
@@ -102,10 +103,13 @@ def _fail(process_id: int, folder: Path, tests: _Tests, reason: str, text: str) 
     with suppress(OSError):  # the process has ended
         report_file(folder, test).write_text(f"{reason}\n{text}", errors="replace")
         os.kill(process_id, STACKS)
-        os.kill(process_id, FAIL)
+        if tests.is_news(_WRITTEN):
+            return
         deadline = time.monotonic() + _GRACE
-        while (seconds := deadline - time.monotonic()) > 0:
-            if tests.is_news(seconds):
+        while time.monotonic() < deadline:
+            # Sent again, because Python does not see a signal that comes while it writes the stacks.
+            os.kill(process_id, FAIL)
+            if tests.is_news(1.0):
                 return
         stacks = (folder / f"stacks.{process_id}").read_text(errors="replace")
         sys.stderr.write(f"\nompd: {test}\nompd: stuck: {reason}\n\n{text}\n{stacks}\nompd: the test is ended\n")
