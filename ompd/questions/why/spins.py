@@ -62,7 +62,7 @@ def _wait(session: Session, row: ThreadRecord, orbit: Orbit) -> SystemWait:
     conditions = [
         f"{name} {word.opens} (it is {_value(word)})" for name, word in zip(names, orbit.awaited, strict=True)
     ]
-    goes_on = f"the loop goes on if {' or '.join(conditions[:_MAX_NAMED])}, and who writes that is not known"
+    ending = f"the loop ends if {' or '.join(conditions[:_MAX_NAMED])}, and who writes that is not known"
     return SystemWait(
         kind=Kind.SPIN,
         routine="a loop of its own",
@@ -71,7 +71,7 @@ def _wait(session: Session, row: ThreadRecord, orbit: Orbit) -> SystemWait:
         is_timed=False,
         is_shared=is_shared,
         loop=_loop(session, orbit),
-        unavailable={"owner": goes_on},
+        unavailable={"owner": ending},
     )
 
 
