@@ -87,7 +87,7 @@ report = click.Command(
         ),
         click.Option(["--no-source"], is_flag=True, help="Leave lines of source out of the page."),
         click.Option(["--env"], is_flag=True, help="Put the environment of the process into the page, too."),
-        click.Option(["--date"], metavar="TEXT", help="What the page says of when it was made, in place of the time."),
+        click.Option(["--date"], metavar="TEXT", help="The date on the page, in place of the present time."),
         *OPTIONS,
     ],
 )

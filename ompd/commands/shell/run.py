@@ -28,10 +28,10 @@ Exit codes:
   125  ompd run itself failed
   126  COMMAND cannot be executed
   127  there is no such COMMAND"""
-_HELP = """Runs COMMAND as if it had been typed alone: terminal, signals and exit status are its own. Meanwhile ompd
-watches it and its child processes by /proc, without stopping them. If nothing moves for --stall seconds, ompd asks
-why. If threads surely or likely never go on, it prints why on standard error and ends COMMAND; --then chooses
-something else. A command that computes, or waits for input, is never ended for that.
+_HELP = """Runs COMMAND as if it were started without ompd: terminal, signals and exit status are its own. Meanwhile
+ompd watches it and its child processes by /proc, without stopping them. If nothing moves for --stall seconds, ompd
+asks why. If threads certainly or likely never go on, it prints why on standard error and ends COMMAND; --then
+chooses something else. A command that computes, or waits for input, is never ended for that.
 
 \b
   $ ompd run --stall 5 -- ./hang
@@ -145,13 +145,13 @@ run = _Run(
             metavar="S",
             type=click.FloatRange(0, 86_400),
             default=_STALL,
-            help="Ask why when nothing has moved for so many seconds; default 60, 0 for never.",
+            help="Ask why when nothing has moved for S seconds; default 60, 0 for never.",
         ),
         click.Option(
             ["--timeout"],
             metavar="S",
             type=click.FloatRange(0.01, 8_640_000),
-            help="Ask why when COMMAND has run for so many seconds, whatever it does.",
+            help="Ask why when COMMAND has run for S seconds, and do what --then says. Without it there is no limit.",
         ),
         click.Option(
             ["--then"],
@@ -170,14 +170,14 @@ run = _Run(
             ["--every"],
             metavar="S",
             type=click.FloatRange(1, 86_400),
-            help="Keep a verdict in DIR each S seconds, in case COMMAND is killed from outside.",
+            help="Keep the verdicts in DIR every S seconds, in case COMMAND is killed from outside.",
         ),
         click.Option(
             ["--keep"],
             metavar="N",
             type=click.IntRange(1, 10_000),
             default=_KEPT,
-            help="How many of these; default 10.",
+            help="How many verdicts of --every to keep; default 10.",
         ),
         click.Option(
             ["--exit-code"], is_flag=True, help="Exit with the code of why (10 to 13) if ompd has ended COMMAND."
