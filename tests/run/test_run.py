@@ -12,6 +12,7 @@ import sys
 import time
 import xml.etree.ElementTree as ET
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from shlex import quote
@@ -191,6 +192,20 @@ def test_a_stopped_command_stops_ompd_and_both_go_on() -> None:
     os.killpg(process.pid, signal.SIGCONT)
     _, messages = process.communicate(timeout=60)
     assert (process.returncode, messages) == (12, "")
+
+
+def test_the_verdict_keeps_to_the_columns_that_the_variable_sets(stuck: Path) -> None:
+    terminal, errors = pty.openpty()
+    environment = {**os.environ, "CASE": "deadlock", "COLUMNS": "60"}
+    with subprocess.Popen([*RUN, "--stall", "1", "--", str(stuck)], env=environment, stderr=errors):
+        os.close(errors)
+        shown = b""
+        with suppress(OSError):  # all that wrote to the terminal have ended
+            while part := os.read(terminal, 1 << 16):
+                shown += part
+    os.close(terminal)
+    lines = re.sub(r"\x1b\[[0-9;]*m", "", shown.decode()).splitlines()
+    assert any(line.startswith("Deadlock: ") for line in lines) and max(map(len, lines)) <= 60, max(lines, key=len)
 
 
 def test_control_c_reaches_the_command_once() -> None:

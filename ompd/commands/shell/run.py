@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ompd.commands.ending import say, status_of_why
+from ompd.commands.progress import width_of_errors
 from ompd.errors import OmpdError
 from ompd.run.command import NotStarted, RunningCommand
 from ompd.run.watching import Plan, Watch
@@ -59,7 +59,8 @@ class _Teller:
             return
         from ompd.render.terminal import make_console, print_why
 
-        console = make_console("auto", file=sys.stderr, width=_width())
+        width = width_of_errors() if sys.stderr.isatty() else None
+        console = make_console("auto", file=sys.stderr, width=width)
         for each in seen[:_MOST_PRINTED]:
             say(f"ompd run: {each.name}: {reason}")
             if each.answer is not None and (each.is_stuck or each is seen[0]):
@@ -91,13 +92,6 @@ class _Teller:
 
 def _summary(seen: Seen) -> str:
     return seen.answer.rows[0].summary if seen.answer is not None else seen.fault or ""
-
-
-def _width() -> int | None:
-    try:
-        return os.get_terminal_size(sys.stderr.fileno()).columns
-    except OSError:
-        return None
 
 
 def _run(**options: Any) -> None:
