@@ -208,7 +208,7 @@ class ProfileStack(Record):
 class ProfileAnswer(Answer[RegionProfile]):
     """The answer of ``profile``: the regions, those with the largest share first.
 
-    ``verdicts`` are the causes of lost time, the one that costs most first. ``serial`` is the part of the moments
+    ``verdicts`` are the causes of lost time, the one with the largest gain first. ``serial`` is the part of the moments
     outside of all parallel regions. ``efficiency`` is the parallel efficiency: the part of the thread time that is
     work, where a moment outside of all regions counts as work of one thread. Both are None without moments.
     ``activities`` divide the thread time of the whole run; their means add up to 1. ``serial_lines`` are the lines of
