@@ -85,12 +85,14 @@ class Handler(NamedTuple):
     """A possible handler in a process, for the signal ``number``, None if unknown.
 
     If it ``releases``, it may set other threads free, or leave its own thread's wait by a jump. If it ``ends``, it was
-    installed without SA_RESTART. Then a wait for a semaphore that it interrupts may end when the handler returns.
+    installed without SA_RESTART. Then a wait for a semaphore that it interrupts may end when the handler returns. If it
+    ``writes``, it may write to any word of the program.
     """
 
     number: int | None
     releases: bool
     ends: bool = True
+    writes: bool = True
 
     def may_come(self, blocked: Collection[int]) -> bool:
         """Return whether the handler may run in a thread with these signals *blocked*."""
@@ -129,7 +131,7 @@ class Handlers:
         self._releases: dict[int, bool] = {}
 
     def all(self, caught: Collection[int] | None) -> list[Handler]:
-        """Return the handlers that may run while threads sleep, and that may set a thread free or end its wait.
+        """Return the handlers that may run while threads wait, and may set one free, end its wait, or write a word.
 
         :param caught: the numbers of the signals that have handlers, None if they are unknown
         """
@@ -156,7 +158,8 @@ class Handlers:
         relevant = [
             handler
             for handler in handlers
-            if (handler.releases or handler.ends) and (handler.number is None or handler.number in _SIGNALS)
+            if (handler.releases or handler.ends or handler.writes)
+            and (handler.number is None or handler.number in _SIGNALS)
         ]
         return sorted(relevant, key=lambda handler: (not handler.releases, handler.number or 0))
 
@@ -165,7 +168,7 @@ class Handlers:
         if names is None or loaded.elf is None or loaded.symbols is None or self._processor is None:
             yield _UNKNOWN
         elif loaded.symbols.find(_OF_PYTHON) is not None:
-            yield Handler(None, releases=False)
+            yield Handler(None, releases=False, writes=False)
         elif any(name in _OF_FORTRAN for name in names):
             yield _UNKNOWN
         else:
@@ -341,7 +344,7 @@ class Unbound:
 
 
 def _by_library(number: int | None) -> Handler:
-    return Handler(number, releases=False, ends=False)
+    return Handler(number, releases=False, ends=False, writes=False)
 
 
 def _plain(symbol: str) -> str:

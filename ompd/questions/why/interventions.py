@@ -76,17 +76,10 @@ def signalled(session: Session, threads: Iterable[int], system: Mapping[int, Sys
 
     :param system: the waits outside of OpenMP, by native id
     """
-    process, caught = session.process, None
-    with suppress(Unavailable):
-        caught = process.system.handled_signals()
-        if not caught:
-            return {}
-    handlers = process.handlers(naming.ROUTINES(), partial(places.is_users, session)).all(caught)
+    handlers = _handlers(session)
     set_free: dict[int, str] = {}
     for thread in threads if handlers else ():
-        blocked: frozenset[int] = frozenset()
-        with suppress(OmpdError):
-            blocked = process.system.pending_signals(thread).blocked
+        blocked = _blocked(session, thread)
         ends_so = _ends_by_signals(session, thread, system.get(thread))
         coming = (h for h in handlers if (h.releases or (h.ends and ends_so)) and h.may_come(blocked))
         handler = next(coming, None)
@@ -94,6 +87,33 @@ def signalled(session: Session, threads: Iterable[int], system: Mapping[int, Sys
             does = "may do anything" if handler.releases else f"would end the wait of thread {thread}"
             set_free[thread] = f"the program has {_name_of_handler(handler)}, which {does}"
     return set_free
+
+
+def writing_handlers(session: Session) -> tuple[str, ...]:
+    """Return texts about the signal handlers that may write a word for which a thread spins."""
+    blocked = [_blocked(session, thread) for thread in session.process.threads.ids()]
+    names = (
+        _name_of_handler(handler)
+        for handler in _handlers(session)
+        if (handler.releases or handler.writes) and any(map(handler.may_come, blocked))
+    )
+    return tuple(f"the program has {name}, which may write this word" for name in dict.fromkeys(names))
+
+
+def _handlers(session: Session) -> Sequence[Handler]:
+    process, caught = session.process, None
+    with suppress(Unavailable):
+        caught = process.system.handled_signals()
+        if not caught:
+            return ()
+    return process.handlers(naming.ROUTINES(), partial(places.is_users, session)).all(caught)
+
+
+def _blocked(session: Session, thread: int) -> frozenset[int]:
+    # Return the signals that a thread blocks. If they are unknown, it may block none.
+    with suppress(OmpdError):
+        return session.process.system.pending_signals(thread).blocked
+    return frozenset()
 
 
 def _ends_by_signals(session: Session, thread: int, wait: SystemWait | None) -> bool:

@@ -6,20 +6,25 @@ from dataclasses import replace
 
 from ompd.analysis.moment import Moment
 from ompd.model import ThreadRecord
+from ompd.questions.why.interventions import writing_handlers
 from ompd.session import Session
 
 
 def with_spins(session: Session, moment: Moment) -> Moment:
-    """Return *moment* with the waits of threads that spin in user code.
+    """Return *moment* with the waits of threads that spin in user code, and with what may end these from outside.
 
-    Threads are examined only if some seem to work, and none is known to be about to do so.
+    Threads are examined only if some seem to work, and the target has lost nothing.
     """
     working = [row for row in moment.threads if _works(row, moment)]
     if not working or moment.loss is not None:
         return moment
     from ompd.questions.why.spins import spins
 
-    return replace(moment, system={**moment.system, **spins(session, working)})
+    waits = spins(session, working)
+    if not waits:
+        return moment
+    outside = (*moment.outside, *writing_handlers(session))
+    return replace(moment, system={**moment.system, **waits}, outside=outside)
 
 
 def _works(row: ThreadRecord, moment: Moment) -> bool:

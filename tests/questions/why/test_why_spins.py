@@ -101,6 +101,14 @@ def test_another_process_may_end_a_loop_on_shared_memory(build: tuple[str, str, 
     assert "a loop of its own, which another process may end" in first.summary
 
 
+def test_a_signal_handler_may_end_a_loop() -> None:
+    with working("spins", "handler", executable=_program(BUILDS[0])) as worker, ompd.attach(worker.pid) as at:
+        wait_until(lambda: at.ask_why(samples=1).rows[0].kind == "spin_wait")
+        first = at.ask_why(samples=1).rows[0]
+    assert (first.stuck, first.confidence) == ("possible", "likely")
+    assert "the program has a handler for SIGUSR1, which may write this word" in first.unknowns
+
+
 def test_a_thread_that_changes_place_within_its_loop_has_not_moved() -> None:
     with working("spins", "test_lock", executable=_program(BUILDS[0])) as worker:
         _await_loop(worker.pid)
