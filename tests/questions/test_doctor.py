@@ -10,7 +10,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 from click.testing import CliRunner
@@ -19,7 +19,9 @@ import ompd
 from ompd.commands.main import cli
 from ompd.debugger.system_waits.kernel import SystemFacts
 from ompd.debugger.targets.live import ptrace
-from ompd.debugger.targets.live.processors import Processors, usable_processors
+from ompd.errors import Unavailable
+from ompd.machine.supply import groups
+from ompd.machine.supply.files import Roots
 from ompd.model import DoctorAnswer, FindingRecord
 from ompd.questions.doctor.supply import named_processors
 from tests.support import INTEL, Missing, clean_environment, stopped
@@ -53,7 +55,7 @@ def kinds(answer: DoctorAnswer, *severities: str) -> set[str]:
 
 def two_processors() -> set[int]:
     allowed = sorted(os.sched_getaffinity(0))
-    if len(allowed) < 2 or usable_processors(os.getpid()).usable < 2:
+    if len(allowed) < 2 or any(quota.processors < 2 for quota in groups.quotas(os.getpid(), Roots())):
         raise Missing("two processors", "this process may not use two")
     return set(allowed[:2])
 
@@ -146,11 +148,15 @@ def test_more_threads_than_processors() -> None:
 
 
 def test_a_limit_that_cannot_be_read_is_not_taken_for_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    seen = Processors(frozenset({0, 1, 2}), quota_fault="its control group cannot be read: Permission denied")
-    monkeypatch.setattr(SystemFacts, "usable_processors", lambda self: seen)
+    def refuse(process_id: int, roots: Roots) -> NoReturn:
+        raise Unavailable("/sys/fs/cgroup/cpu.max cannot be read: Permission denied")
+
+    monkeypatch.setattr(groups, "quotas", refuse)
+    monkeypatch.setattr(SystemFacts, "allowed_processors", lambda self: frozenset({0, 1, 2}))
     with at_rest([program(), "team", "3"]) as process_id:
         text = " ".join(examined(process_id).in_order)
-    assert f"3 processors (Cpus_allowed_list) if no control group allows it less: {seen.quota_fault}" in text
+    refusal = "/sys/fs/cgroup/cpu.max cannot be read: Permission denied"
+    assert f"3 processors (Cpus_allowed_list) if no control group allows it less: {refusal}" in text
 
 
 def test_nested_regions_are_counted_together() -> None:

@@ -15,10 +15,12 @@ import ompd.machine
 from ompd.contract.process import Module
 from ompd.debugger.modules.loader import LinkMap, Loader
 from ompd.debugger.survey.needed import Dependencies
-from ompd.debugger.targets.live.processors import parse_cpu_list, usable_processors
+from ompd.debugger.targets.live.processors import allowed_processors, parse_cpu_list
 from ompd.errors import Unavailable
 from ompd.machine import cores, installation, packages, tracing
 from ompd.machine.report import SEVERITIES, Report
+from ompd.machine.supply import groups
+from ompd.machine.supply.files import Roots
 from tests.support.cache import CHECKOUT
 from tests.support.command import run
 
@@ -224,20 +226,23 @@ def test_distributions(text: str, family: str | None, server: str, command: str 
 
 
 def test_processors_of_masks_and_control_groups(tmp_path: Path) -> None:
-    proc, groups = tmp_path / "proc", tmp_path / "cgroup"
+    proc, cgroups = tmp_path / "proc", tmp_path / "cgroup"
+    roots = Roots(proc, cgroups)
     written(
         proc, **{"7__task__7__status": "Cpus_allowed_list:\t0-1\n", "7__task__8__status": "Cpus_allowed_list:\t3\n"}
     )
     (proc / "7/cgroup").write_text("4:x:/y\r0::/z\u20280::/z\n0::/a/b\n")
-    written(groups, **{"a__cpu.max": "150000 100000\n", "a__b__cpu.max": "max 100000\n"})
-    found = usable_processors(7, proc, groups)
-    assert found.cpus == {0, 1, 3} and found.usable == 1.5 and found.quota_file == str(groups / "a/cpu.max")
+    written(cgroups, **{"a__cpu.max": "150000 100000\n", "a__b__cpu.max": "max 100000\n"})
+    assert allowed_processors(7, proc) == {0, 1, 3}
+    (quota,) = groups.quotas(7, roots)
+    assert quota.processors == 1.5 and quota.file == str(cgroups / "a/cpu.max")
     (proc / "7/cgroup").write_text("0::/../c\n")
-    assert usable_processors(7, proc, groups).quota_fault is not None
+    with pytest.raises(Unavailable):
+        groups.quotas(7, roots)
     (proc / "7/task/7/status").write_text("Cpus_allowed_list:\tall\n")
     (proc / "7/task/8/status").write_text("")
     with pytest.raises(Unavailable):
-        usable_processors(7, proc, groups)
+        allowed_processors(7, proc)
     assert parse_cpu_list("0-99999999999") == parse_cpu_list("3-1") == parse_cpu_list("1,,2") == set()
 
 

@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from contextlib import suppress
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from ompd.binary.core.notes import (
     AT_BASE,
@@ -40,9 +40,6 @@ from ompd.debugger.modules.modules import ModuleList
 from ompd.debugger.targets.base import Target
 from ompd.errors import MalformedFile, MemoryFault, Unavailable
 from ompd.records import record
-
-if TYPE_CHECKING:
-    from ompd.debugger.targets.live.processors import Processors
 
 _SIGKILL = 9
 _RANDOM_SIZE = 16  # bytes that the kernel gives a program at its start (AT_RANDOM)
@@ -136,11 +133,11 @@ class SystemFacts:
             return count
         # A runtime may have bound the first thread to one processor, and the other threads to others.
         with suppress(Unavailable):
-            return len(self.usable_processors().cpus)
+            return len(self.allowed_processors())
         return count
 
-    def usable_processors(self) -> Processors:
-        """Return which processors the process may use, and the quota of its control group.
+    def allowed_processors(self) -> frozenset[int]:
+        """Return the processors that the threads of the process may use.
 
         :raises Unavailable: if these facts are unknown, as for a core and under LLDB
         """
@@ -148,9 +145,9 @@ class SystemFacts:
         if target.kind not in ("live", "gdb") or target.process_id is None:
             kind = "a core" if target.kind == "core" else "LLDB"
             raise Unavailable(f"{kind} does not say which processors the process may use")
-        from ompd.debugger.targets.live.processors import usable_processors
+        from ompd.debugger.targets.live.processors import allowed_processors
 
-        return usable_processors(target.process_id)
+        return allowed_processors(target.process_id)
 
     def cpu_time_ns(self, thread: int) -> int:
         """Return the processor time that *thread* has used so far, in nanoseconds.

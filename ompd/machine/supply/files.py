@@ -1,4 +1,4 @@
-"""Reads small files of the kernel, with the reason if one cannot be read."""
+"""Reads small files of the kernel."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ompd.binary.core.procfs import parse_status
+from ompd.errors import Unavailable
 
 PROC = Path("/proc")
 CGROUPS = Path("/sys/fs/cgroup")
@@ -25,6 +26,19 @@ def read(path: Path) -> str | None:
         return path.read_bytes().decode("utf-8", "replace")
     except OSError:
         return None
+
+
+def read_limit(path: Path) -> str | None:
+    """Return the text of a file with a limit, None if there is no such file, and so no limit.
+
+    :raises Unavailable: if the file cannot be read
+    """
+    try:
+        return path.read_bytes().decode("utf-8", "replace")
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise Unavailable(f"{path} cannot be read: {error.strerror}") from error
 
 
 def number(text: str | None) -> int | None:

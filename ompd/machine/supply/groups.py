@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from ompd.debugger.targets.live.processors import parse_cpu_list
 from ompd.errors import Unavailable
-from ompd.machine.supply.files import Roots, number, read, table
+from ompd.machine.supply.files import Roots, number, read, read_limit, table
 from ompd.model.supply import Quota, RoomForThreads
 
 _MAX_DEPTH = 64
@@ -27,7 +27,7 @@ class QuotaCount(NamedTuple):
 def quotas(process_id: int, roots: Roots) -> list[QuotaCount]:
     """Return the quotas of the process's control group and of those around it, the innermost first.
 
-    :raises Unavailable: if the groups of the process are unknown
+    :raises Unavailable: if the groups of the process are unknown, or a limit cannot be read
     """
     counts = []
     for folder, version in _folders(process_id, "cpu", roots):
@@ -58,7 +58,7 @@ def _more(before: int | None, after: int | None) -> int | None:
 
 
 def _quota_1(folder: Path) -> QuotaCount | None:
-    quota, period = number(read(folder / "cpu.cfs_quota_us")), number(read(folder / "cpu.cfs_period_us"))
+    quota, period = number(read_limit(folder / "cpu.cfs_quota_us")), number(read_limit(folder / "cpu.cfs_period_us"))
     if not quota or not period:
         return None  # -1 is no quota
     counts = table(read(folder / "cpu.stat"))
@@ -72,7 +72,7 @@ def _quota_1(folder: Path) -> QuotaCount | None:
 
 
 def _quota_2(folder: Path) -> QuotaCount | None:
-    words = (read(folder / "cpu.max") or "").split()
+    words = (read_limit(folder / "cpu.max") or "").split()
     quota, period = map(number, words) if len(words) == 2 else (None, None)
     if not quota or not period:
         return None

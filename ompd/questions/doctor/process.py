@@ -7,8 +7,11 @@ from typing import TYPE_CHECKING
 
 from ompd.errors import OmpdError, Unavailable
 from ompd.machine.report import Report
+from ompd.machine.supply import groups
+from ompd.machine.supply.files import Roots
 from ompd.model import ThreadRecord
 from ompd.questions.facts.damage import is_fork
+from ompd.questions.facts.processors import counted_processors
 from ompd.questions.why.collect import gone_threads
 from ompd.session import Session
 
@@ -18,7 +21,6 @@ if TYPE_CHECKING:
 _SMALL_STACK = 1 << 20
 _MANY_SPINS = 1_000_000_000
 _LONG_MS = 60_000
-_LISTED = 4
 
 
 def environment_of(session: Session) -> tuple[Mapping[str, str] | None, str]:
@@ -128,30 +130,24 @@ def _usable(session: Session) -> tuple[float | None, str, str]:
     # Return how many processors the process may use, and that in words. If it is unknown, return None, and the reason
     # as the third result.
     try:
-        processors = session.process.system.usable_processors()
+        count = len(session.process.system.allowed_processors())
     except Unavailable as error:
-        return _counted(session, str(error))
-    count = len(processors.cpus)
+        counted = counted_processors(session)
+        if counted is None:
+            return None, "", f"{error}, and no runtime in it has counted them"
+        runtime, count = counted
+        return count, f"{count} processor{'s' * (count != 1)}, as {runtime} counted when it began", ""
     words = f"{count} processor{'s' * (count != 1)} (Cpus_allowed_list)"
-    if processors.quota is not None and processors.quota < count:
-        words = f"the time of {processors.quota:g} of {words} ({processors.quota_file})"
-    elif processors.quota_fault is not None:
-        words += f" if no control group allows it less: {processors.quota_fault}"
-    return processors.usable, words, ""
-
-
-def _counted(session: Session, why: str) -> tuple[float | None, str, str]:
-    # Return the same by the number of processors that a runtime counted when it was initialised.
-    for runtime in session.runtimes:
-        if runtime.space is None:
-            continue
-        try:
-            value = runtime.space.icv("num-procs-var", runtime.space)
-        except OmpdError:
-            continue
-        if isinstance(value, int) and value > 0:
-            return value, f"{value} processor{'s' * (value != 1)}, as {runtime.id} counted when it began", ""
-    return None, "", f"{why}, and no runtime in it has counted them"
+    process_id = session.target.process_id
+    assert process_id is not None  # otherwise its processors are unknown
+    try:
+        quotas = groups.quotas(process_id, Roots())
+    except Unavailable as error:
+        return count, f"{words} if no control group allows it less: {error}", ""
+    least = min(quotas, key=lambda quota: quota.processors, default=None)
+    if least is None or least.processors >= count:
+        return count, words, ""
+    return least.processors, f"the time of {least.processors:g} of {words} ({least.file})", ""
 
 
 def _active_waits(report: Report, variables: Mapping[str, str], kinds: Collection[str]) -> None:

@@ -16,6 +16,7 @@ from ompd.model.kinds import Kind
 from ompd.questions import regions, tasks, threads
 from ompd.questions.facts.answers import begin, has_no_handles, not_begun, readable_runtimes
 from ompd.questions.facts.damage import is_damaged, is_fork
+from ompd.questions.facts.processors import counted_processors
 from ompd.questions.threads.waits import lock_symbol
 from ompd.questions.why.held import held, may_hold_interpreter, reentered, wanted
 from ompd.questions.why.interventions import cancelled, from_outside, interrupted, signalled, waiting_in_handlers
@@ -234,15 +235,8 @@ def _processors(session: Session) -> int | None:
     now = session.process.system.processor_count()
     if now is not None:
         return now
-    for runtime in session.runtimes:
-        try:
-            # This is the number at the time when the runtime was initialised.
-            count = runtime.space.icv("num-procs-var", runtime.space) if runtime.space is not None else None
-        except OmpdError:
-            continue
-        if isinstance(count, int) and count > 0:
-            return count
-    return None
+    counted = counted_processors(session)
+    return counted.number if counted is not None else None
 
 
 def _regions(session: Session, rows: Sequence[ThreadRecord]) -> Answer[ParallelRecord] | None:

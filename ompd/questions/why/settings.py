@@ -8,6 +8,7 @@ from contextlib import suppress
 from ompd.contract.plugin import AddressSpace, ThreadHandle
 from ompd.errors import OmpdError
 from ompd.model.supply import Settings
+from ompd.questions.facts.processors import counted_processors
 from ompd.session import Session
 
 
@@ -17,6 +18,7 @@ def settings_of(session: Session) -> Settings:
     with suppress(OmpdError):
         variables, _ = session.process.environment.current()
     displayed: dict[str, str] = {}
+    counted = counted_processors(session)
     spaces = [runtime.space for runtime in session.runtimes if runtime.space is not None]
     for space in spaces:
         with suppress(OmpdError):
@@ -26,16 +28,9 @@ def settings_of(session: Session) -> Settings:
         variables=variables,
         displayed=displayed,
         bind=next((str(value) for space in spaces for value in _of_task(space, "bind-var")), None),
-        processors=next((value for space in spaces if (value := _processors(space)) is not None), None),
+        processors=counted.number if counted is not None else None,
         team_size=next((size for space in spaces for value in _of_thread(space) if (size := _first(value))), None),
     )
-
-
-def _processors(space: AddressSpace) -> int | None:
-    with suppress(OmpdError):
-        value = space.icv("num-procs-var", space)
-        return value if isinstance(value, int) and value > 0 else None
-    return None
 
 
 def _initial_thread(space: AddressSpace) -> ThreadHandle | None:

@@ -81,6 +81,12 @@ def test_groups_that_cannot_be_seen_have_a_reason(cgroup: str | None, tmp_path: 
         groups.quotas(7, roots)
 
 
+def test_a_limit_that_cannot_be_read_is_not_taken_for_none(tmp_path: Path) -> None:
+    roots = tree(tmp_path, "0::/\n", {"cpu.max/not_a_file": ""})
+    with pytest.raises(Unavailable, match="Is a directory"):
+        groups.quotas(7, roots)
+
+
 @pytest.mark.parametrize("text", ["", "max", "x y\n", "-5 100000\n", "1 0\n", f"{'9' * 400} 1\n", "²  100000\n"])
 def test_a_limit_that_is_no_number_is_none(text: str, tmp_path: Path) -> None:
     assert groups.quotas(7, tree(tmp_path, "0::/\nnonsense\n9:x\n", {"cpu.max": text})) == []
