@@ -22,9 +22,8 @@ class SystemWait(Record):
     initialization that one thread does for all), ``stream`` (the lock of a ``FILE``), ``future``, ``latch`` and
     ``std_barrier`` (of C++), ``futex`` (a futex of unknown purpose), ``sleep``, ``io`` (read, write, poll, accept …),
     ``signal`` (sigwait, pause), ``child`` (waitpid), ``gil`` (Python's interpreter lock), ``mpi`` (inside of an MPI
-    call, whether it sleeps or polls) ``spin`` (a loop of the program
-    that only a change of a word in memory ends, of which ``loop`` is a sentence) or ``system_call`` (any other).
-    ``routine`` is the function that was called
+    call, whether it sleeps or polls), ``spin`` (a loop of the program that only a change of a word in memory ends;
+    ``loop`` is a sentence on it) or ``system_call`` (any other). ``routine`` is the function that was called
     (``pthread_cond_wait``, ``MPI_Recv``), ``system_call`` the kernel's name of the call; None if unknown. ``object`` is
     the address of the mutex, condition variable or futex word, ``symbol`` the name of the variable there. ``owner`` is
     the native id of the holder or of the thread to be joined. ``owner_source`` is ``runtime`` if the id was read from
@@ -215,18 +214,18 @@ class VerdictRecord(Record):
     """One reason why threads do not go on.
 
     ``kind`` is a verdict of docs/why.md. ``stuck`` is the confidence that the threads never go on, ``confidence`` the
-    confidence in the cause. ``summary`` is one sentence; ``others`` is a sentence on further threads that wait, None if
-    there are none. ``advice`` are sentences on what to change in the program or to look at next. ``roots`` are the
-    native ids of the threads that all others depend on, ``cycle`` the links of the cycle or chain that begins at a
-    root. ``explains`` are the native ids of all threads that this verdict explains. ``unknowns`` are the missing facts
-    that would have been decisive, ``what_if`` an event that would set threads free, ``next_step`` a command to type.
-    ``place`` is the line to look at first. ``branch`` is set if a thread does not come to a barrier: the branch in
-    front of the barrier whose other side goes to that thread's place, None if no such branch is found. ``branch_calls``
-    are the functions whose results the branch depends on; ``variables`` are variables of its function, if debug
-    information describes them. ``stacks`` are at most two stacks of threads that the verdict names, with the user's
-    frames only; empty for all but the first verdicts. ``sources`` are the lines of source at the places of ``cycle``,
-    and at the places where its locks were set, if the source files are on this machine; only the first verdict has
-    them. In ``next_step`` the word ``TARGET`` stands for the target.
+    confidence in the cause. ``summary`` is one sentence; ``others`` is one more, on further threads that wait or on the
+    team that is too small, None without it. ``advice`` are sentences on what to change in the program or to look at
+    next. ``roots`` are the native ids of the threads that all others depend on, ``cycle`` the links of the cycle or
+    chain that begins at a root. ``explains`` are the native ids of all threads that this verdict explains. ``unknowns``
+    are the missing facts that would have been decisive, ``what_if`` an event that would set threads free, ``next_step``
+    a command to type. ``place`` is the line to look at first. ``branch`` is set if a thread does not come to a barrier:
+    the branch in front of the barrier whose other side goes to that thread's place, None if no such branch is found.
+    ``branch_calls`` are the functions whose results the branch depends on; ``variables`` are variables of its function,
+    if debug information describes them. ``stacks`` are at most two stacks of threads that the verdict names, with the
+    user's frames only; empty for all but the first verdicts. ``sources`` are the lines of source at the places of
+    ``cycle``, and at the places where its locks were set, if the source files are on this machine; only the first
+    verdict has them. In ``next_step`` the word ``TARGET`` stands for the target.
     """
 
     kind: VerdictKind

@@ -27,8 +27,9 @@ _ADVICE = {
 def with_small_teams(session: Session, moment: Moment, verdicts: Sequence[VerdictRecord]) -> tuple[VerdictRecord, ...]:
     """Return *verdicts* and those on regions with fewer threads than requested.
 
-    These are remarks: they come first only if nothing hangs, and none is made if threads are stuck for another reason.
-    If threads spin in a loop that counts on the team, the remark is a part of that verdict.
+    These are remarks. They come before the verdict that nothing hangs, and after all others. None is made if threads
+    are stuck for another reason. If threads spin in a loop that counts on the team, the remark is a part of that
+    verdict.
     """
     stuck = [verdict for verdict in verdicts if verdict.stuck in (Confidence.PROVEN, Confidence.LIKELY)]
     if any(verdict.kind is not VerdictKind.SPIN_WAIT for verdict in stuck):
@@ -36,8 +37,9 @@ def with_small_teams(session: Session, moment: Moment, verdicts: Sequence[Verdic
     small = tuple(_small_teams(session, moment))
     if stuck:
         return tuple(_explained(verdict, small) for verdict in verdicts)
-    nothing_hangs = bool(verdicts) and verdicts[0].kind is VerdictKind.NO_STALL
-    return (*small, *verdicts) if nothing_hangs else (*verdicts, *small)
+    kinds = [verdict.kind for verdict in verdicts]
+    index = kinds.index(VerdictKind.NO_STALL) if VerdictKind.NO_STALL in kinds else len(kinds)
+    return (*verdicts[:index], *small, *verdicts[index:])
 
 
 def _explained(verdict: VerdictRecord, small: Sequence[VerdictRecord]) -> VerdictRecord:
@@ -47,9 +49,8 @@ def _explained(verdict: VerdictRecord, small: Sequence[VerdictRecord]) -> Verdic
     ]
     if verdict.kind is not VerdictKind.SPIN_WAIT or not of_team:
         return verdict
-    evidence = Evidence(of_team[0].summary, "derived")
-    others = verdict.others or of_team[0].summary
-    return replace(verdict, others=others, advice=of_team[0].advice, evidence=(evidence, *verdict.evidence))
+    team = of_team[0]
+    return replace(verdict, others=team.summary, advice=team.advice, evidence=(*team.evidence, *verdict.evidence))
 
 
 def _small_teams(session: Session, moment: Moment) -> Iterator[VerdictRecord]:

@@ -82,6 +82,7 @@ def test_a_team_smaller_than_requested_explains_a_loop_that_counts_on_it() -> No
     assert (first.kind, first.stuck) == ("spin_wait", "likely")
     assert first.others is not None and "requested 4 threads and got 2 (OMP_THREAD_LIMIT=2)" in first.others
     assert any("OMP_THREAD_LIMIT" in advice for advice in first.advice)
+    assert "the code passes 4 as num_threads" in [evidence.text for evidence in first.evidence]
 
 
 @EVERY_BUILD
