@@ -22,6 +22,11 @@ class Word:
     value: int
     opens: str | None = None
 
+    @property
+    def number(self) -> int:
+        """The value with a sign."""
+        return _signed(self.value, 8 * self.size)
+
 
 class Probe:
     """One word of a loop during trials of other values.
@@ -64,7 +69,7 @@ def opening(word: Word, values: Sequence[int], leaves: Callable[[int], bool | No
         return None
     closed = sorted(value for value, result in results.items() if not result)
     if not closed:
-        return f"is not {_signed(word.value, bits)}"
+        return f"is not {word.number}"
     # The one value may be the largest number, above a limit. Then its neighbour opens the loop, too.
     if len(opened) == 1 and not any(leaves(opened[0] + step & mask) for step in (-1, 1)):
         return f"is {_signed(opened[0], bits)}"

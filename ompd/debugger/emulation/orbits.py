@@ -11,7 +11,7 @@ does all else of which the emulator does not know what a processor would do.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from ompd.debugger.emulation.code_checks import TargetCode
@@ -81,12 +81,12 @@ class Orbits:
         self._code, self._start, self._kernel_words = code, start, kernel_words
         self._unicorn, self._constants = import_unicorn(machine)
         self._numbers = {name: getattr(self._constants, constant) for name, constant in self._rules.registers}
-        self._pc, self._sp = self._numbers[architecture.pc], self._numbers[architecture.sp]
+        self._sp = self._numbers[architecture.sp]
         self._names = architecture.pc, architecture.sp, architecture.thread_pointer
         self._left = _MAX_TOTAL
         self._uc: Any = None
         self._hooks: list[int] = []
-        self._openings: dict[object, tuple[tuple[Word, ...], tuple[Word, ...]]] = {}
+        self._awaited: dict[object, tuple[Word, ...]] = {}
         self._pages: dict[int, None] = {}
         self._is_checked: dict[int, bool] = {}
         self._open()
@@ -173,21 +173,18 @@ class Orbits:
                 raise _Ended("reads what the kernel writes")
         words = [Word(address, size, self._value(address, size)) for address, size in sorted(seen)]
         key = tuple(one.code), tuple(words), self._key_of(anchor, one)
-        if key not in self._openings:
-            self._openings[key] = self._opened(anchor, one, words, length)
-        all_words, awaited = self._openings[key]
-        return Orbit(length, tuple(sorted(one.code)), all_words, awaited, self._yields)
+        if key not in self._awaited:
+            self._awaited[key] = tuple(self._find_awaited(anchor, one, words, length))
+        return Orbit(length, tuple(sorted(one.code)), tuple(words), self._awaited[key], self._yields)
 
     def _key_of(self, anchor: Mapping[str, int], one: _Pass) -> object:
+        # The registers with numbers. Those with addresses differ between threads at the same loop.
         return tuple(value for name, value in anchor.items() if name not in self._names and value < one.lowest >> 8)
 
-    def _opened(
-        self, anchor: dict[str, int], one: _Pass, words: Sequence[Word], length: int
-    ) -> tuple[tuple[Word, ...], tuple[Word, ...]]:
-        # Return the words, and those of which a value makes the thread leave the loop.
+    def _find_awaited(self, anchor: dict[str, int], one: _Pass, words: Sequence[Word], length: int) -> Iterator[Word]:
+        # Yield the words of which a value makes the thread leave the loop.
         budget = _MAX_TRIED
         values = [value for name, value in anchor.items() if name not in self._names] + [word.value for word in words]
-        awaited = []
         # What a jump leads to is an address of code, such as in a linkage table. No thread waits for such a word.
         data = [word for word in words if not self._code.is_code(word.value)]
         for word in data[:_MAX_WORDS]:
@@ -203,8 +200,7 @@ class Orbits:
 
             condition = opening(word, values, leaves)
             if condition is not None and not probe.is_address:
-                awaited.append(Word(word.address, word.size, word.value, condition))
-        return tuple(words), tuple(awaited)
+                yield Word(word.address, word.size, word.value, condition)
 
     def _try(self, anchor: dict[str, int], word: Word, value: int, probe: Probe, limit: int) -> bool | None:
         # Return whether the thread leaves the loop if *word* has another value; None if it cannot go on so.

@@ -17,7 +17,6 @@ from ompd.debugger.modules.modules import LoadedModule, ModuleList
 from ompd.errors import MalformedFile, OmpdError, Unavailable
 from ompd.isa.instructions import Processor
 
-_MAX_CODE = 1 << 20  # bytes of one function
 _MAX_BEFORE = 3  # bytes of a call or load before the distance to its target
 
 

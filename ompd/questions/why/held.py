@@ -23,7 +23,6 @@ from ompd.session import Session
 
 if TYPE_CHECKING:
     from ompd.debugger.flow.functions import Begun, Functions
-    from ompd.session import Session
 
 _MAX_FRAMES = 1 << 10
 

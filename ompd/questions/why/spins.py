@@ -38,7 +38,7 @@ def spins(session: Session, rows: Iterable[ThreadRecord]) -> dict[int, SystemWai
             with suppress(OmpdError):
                 orbit = session.process.orbit(orbits, thread)
                 if orbit is not None and orbit.awaited:
-                    waits[thread] = _wait(session, row, orbit)
+                    waits[thread] = _wait(session, orbit)
     finally:
         orbits.close()
     return waits
@@ -55,13 +55,11 @@ def _kernel_words(session: Session) -> tuple[int, int] | None:
     return raw - (1 << bits) if raw >> (bits - 1) else raw, _RSEQ
 
 
-def _wait(session: Session, row: ThreadRecord, orbit: Orbit) -> SystemWait:
+def _wait(session: Session, orbit: Orbit) -> SystemWait:
     shared = [session.process.regions.is_shared(word.address) for word in orbit.words]
     is_shared = True if True in shared else None if None in shared else False
-    names = [_name(session, row, word) for word in orbit.awaited]
-    conditions = [
-        f"{name} {word.opens} (it is {_value(word)})" for name, word in zip(names, orbit.awaited, strict=True)
-    ]
+    names = [_name(session, word) for word in orbit.awaited]
+    conditions = [f"{name} {word.opens} (it is {word.number})" for name, word in zip(names, orbit.awaited, strict=True)]
     ending = f"the loop ends if {' or '.join(conditions[:_MAX_NAMED])}, and who writes that is not known"
     return SystemWait(
         kind=Kind.SPIN,
@@ -75,12 +73,7 @@ def _wait(session: Session, row: ThreadRecord, orbit: Orbit) -> SystemWait:
     )
 
 
-def _value(word: Word) -> int:
-    bits = 8 * word.size
-    return word.value - (1 << bits) if word.value >> (bits - 1) else word.value
-
-
-def _name(session: Session, row: ThreadRecord, word: Word) -> str:
+def _name(session: Session, word: Word) -> str:
     process = session.process
     with suppress(OmpdError):
         place = process.places.locate(word.address)

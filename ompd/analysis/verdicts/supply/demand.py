@@ -74,13 +74,6 @@ class Demand:
         row = self.rows.get(thread.native_thread_id)
         return of_thread(row) if row is not None else f"thread {thread.native_thread_id}"
 
-    def names(self, threads: Sequence[ThreadSupply]) -> str:
-        """Return the names of some threads in texts."""
-        named = [self.name(thread) for thread in threads[:_NAMED]]
-        more = [f"{len(threads) - _NAMED} more"] if len(threads) > _NAMED else []
-        parts = [*named, *more]
-        return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
-
 
 def wanted_ns(thread: ThreadSupply) -> int:
     """Return how long a thread ran or was ready to run, 0 if that is unknown."""
