@@ -97,14 +97,14 @@ def weighed(
     :param seconds: the time between the moments, None if it is unknown
     """
     passing = [verdict for verdict in verdicts if _has_passed(verdict, progress)]
-    found = [_weighed(verdict, progress, seconds) for verdict in verdicts if verdict not in passing]
+    remaining = [_weighed(verdict, progress, seconds) for verdict in verdicts if verdict not in passing]
     of_openmp = {row.native_thread_id for row in moment.threads if row.runtime is not None}
-    if passing and all(of_openmp.isdisjoint(verdict.explains) for verdict in found):
-        found.insert(0, _passing(passing))
+    if passing and all(of_openmp.isdisjoint(verdict.explains) for verdict in remaining):
+        remaining.insert(0, _passing(passing))
     if progress.asleep_though_free:
-        found.insert(0, _lost_wakeup(moment, progress))
-        found = [verdict for verdict in found if verdict.kind is not VerdictKind.NO_STALL]
-    return tuple(found)
+        remaining.insert(0, _lost_wakeup(moment, progress))
+        remaining = [verdict for verdict in remaining if verdict.kind is not VerdictKind.NO_STALL]
+    return tuple(remaining)
 
 
 def _weighed(verdict: VerdictRecord, progress: Progress, seconds: float | None) -> VerdictRecord:

@@ -84,8 +84,8 @@ class Sentences:
         if kind is VerdictKind.DUPLICATE_RUNTIMES:
             return f"threads of several OpenMP runtimes wait for each other: {self._ring(links)}"
         if root.end is End.CYCLE:
-            what = dict.fromkeys(self._graph.nodes[node].name for node in root.nodes if node not in self._nodes.rows)
-            return f"{counted(count, 'thread')} wait for one another: each for {listed(list(what))}"
+            awaited = dict.fromkeys(self._graph.nodes[node].name for node in root.nodes if node not in self._nodes.rows)
+            return f"{counted(count, 'thread')} wait for one another: each for {listed(list(awaited))}"
         if last.kind.is_lock:
             return f"{waiting} {names}, whose holder is not known"
         return f"{waiting} {names}: what lets them go on is not known"
@@ -95,8 +95,8 @@ class Sentences:
         who = listed([self._graph.nodes[node].name for node in spinning])
         verb = "spins in a loop" if len(spinning) == 1 else "spin in loops"
         more = len(root.threads) - len(spinning)
-        rest = f"; {counted(more, 'more thread')} {'waits' if more == 1 else 'wait'} for this" if more > 0 else ""
-        return f"{who} {verb} that only a change of {self._graph.nodes[root.nodes[0]].name} ends{rest}"
+        waiters = f"; {counted(more, 'more thread')} {'waits' if more == 1 else 'wait'} for this" if more > 0 else ""
+        return f"{who} {verb} that only a change of {self._graph.nodes[root.nodes[0]].name} ends{waiters}"
 
     def _is_open(self, root: Root) -> bool:
         # Return whether a cycle of locks is open: it is unknown which thread of the cycle holds which lock.
@@ -180,8 +180,8 @@ class Sentences:
         """
         names = listed([self._graph.nodes[node].name for node in nodes])
         reasons = list(dict.fromkeys(self._graph.nodes[node].reason or "" for node in nodes))
-        what = reasons[0].removeprefix("it is in ") if len(reasons) == 1 else "calls that end from outside"
-        return f"no thread works: {names} {'is' if len(nodes) == 1 else 'are'} in {what}"
+        calls = reasons[0].removeprefix("it is in ") if len(reasons) == 1 else "calls that end from outside"
+        return f"no thread works: {names} {'is' if len(nodes) == 1 else 'are'} in {calls}"
 
     def no_stall(self, waiting: int) -> str:
         """Return the sentence for a program in which nothing hangs.
@@ -224,18 +224,18 @@ class Sentences:
             if not objects:
                 return None
             total = len(self._nodes.waiting)
-            held = [node for node in objects if self._graph.nodes[node].kind.is_lock]
-            if not held:
+            locks = [node for node in objects if self._graph.nodes[node].kind.is_lock]
+            if not locks:
                 freed = self._solved.freed(objects)
                 if freed is None:
                     return None
                 is_met = all(self._graph.nodes[node].kind is Kind.BARRIER for node in objects)
                 how = "all came to one barrier" if is_met else "this circle were broken"
                 return f"if {how}, {freed} of {total} waiting threads would go on"
-            freed = self._solved.freed(held[:1])
+            freed = self._solved.freed(locks[:1])
             if freed is None:
                 return None
-            lock = self._graph.nodes[held[0]]
+            lock = self._graph.nodes[locks[0]]
             return f"if {lock.name} were {_done(lock.kind)}, {freed} of {total} waiting threads go on"
         # _done() is None for objects that no thread releases. So nothing is said about a barrier, for example.
         ends = (self._awaited(root),) if root.end in (End.ENDED, End.OPEN) else root.nodes

@@ -32,12 +32,11 @@ class Verdicts:
 
         Verdicts on threads that have nothing to do with OpenMP come last while OpenMP threads have work.
         """
-        found = [(verdict, root) for root in self._solved.roots if (verdict := self._of(root)) is not None]
-        is_beside = [self._is_beside(verdict, root) for verdict, root in found]
-        order = sorted(range(len(found)), key=lambda n: (is_beside[n], _rank(found[n][0])))
+        pairs = [(verdict, root) for root in self._solved.roots if (verdict := self._of(root)) is not None]
+        pairs.sort(key=lambda pair: (self._is_beside(*pair), _rank(pair[0])))
         # All verdicts share one limit for the work of simulations. So the most important verdicts are simulated first.
-        verdicts = [replace(found[n][0], what_if=self._sentences.what_if(found[n][1])) for n in order]
-        if not all(is_beside):
+        verdicts = [replace(verdict, what_if=self._sentences.what_if(root)) for verdict, root in pairs]
+        if pairs and not self._is_beside(*pairs[0]):
             return verdicts
         return [*(self._asleep_though_free() or [self._lost() or self._nobody_works() or self._no_stall()]), *verdicts]
 
@@ -79,19 +78,19 @@ class Verdicts:
         busy = [n for n in rows if not self._nodes.is_idle(n) and n not in self._nodes.waiting]
         busy = [n for n in busy if self._nodes.is_of_openmp(n) or nodes[n].thread not in unread]
         outside = [n for n in busy if nodes[n].outlook is Outlook.UNKNOWN and (nodes[n].thread or 0) in system]
-        own = [n for n in outside if rows[n].runtime is not None or not self._has_begun]
-        if not own or len(outside) < len(busy) or self._waiting:
+        named = [n for n in outside if rows[n].runtime is not None or not self._has_begun]
+        if not named or len(outside) < len(busy) or self._waiting:
             return None
-        roots = tuple(self._natives(own))
+        roots = tuple(self._natives(named))
         return VerdictRecord(
             kind=VerdictKind.EXTERNAL_WAIT,
             stuck=Confidence.POSSIBLE,
             confidence=Confidence.PROVEN,
-            summary=self._sentences.nobody_works(own),
+            summary=self._sentences.nobody_works(named),
             roots=roots,
-            unknowns=tuple(f"when {nodes[n].name} goes on: {nodes[n].reason}" for n in own[:_MOST_UNKNOWNS]),
+            unknowns=tuple(f"when {nodes[n].name} goes on: {nodes[n].reason}" for n in named[:_MOST_UNKNOWNS]),
             next_step=next_step(VerdictKind.EXTERNAL_WAIT, roots),
-            place=next((rows[n].where for n in own if rows[n].where is not None), None),
+            place=next((rows[n].where for n in named if rows[n].where is not None), None),
         )
 
     @cached_property
@@ -204,8 +203,8 @@ class Verdicts:
         for node in self._chains.way(root):
             row = self._nodes.rows.get(node)
             if row is not None and row.wait is not None and row.wait.kind is Kind.BARRIER and not _may_be_in_outer(row):
-                held = self._nodes.moment.held.get(row.native_thread_id or 0, ())
-                if any(each.kind.is_for_some and (each.is_certain or not needs_certainty) for each in held):
+                constructs = self._nodes.moment.held.get(row.native_thread_id or 0, ())
+                if any(each.kind.is_for_some and (each.is_certain or not needs_certainty) for each in constructs):
                     return True
         return False
 
@@ -332,11 +331,11 @@ class Verdicts:
     @cached_property
     def _symbols(self) -> dict[int, set[str]]:
         # The names of the objects for which threads wait, by address.
-        found: dict[int, set[str]] = {}
+        names: dict[int, set[str]] = {}
         for row in self._nodes.rows.values():
             if row.wait is not None and row.wait.object is not None and row.wait.symbol is not None:
-                found.setdefault(row.wait.object, set()).add(row.wait.symbol)
-        return found
+                names.setdefault(row.wait.object, set()).add(row.wait.symbol)
+        return names
 
     @cached_property
     def _held(self) -> list[HeldRecord] | None:
@@ -345,7 +344,7 @@ class Verdicts:
         natives = {row.native_thread_id for row in moment.threads}
         if not moment.has_all_threads or not natives <= moment.held.keys():
             return None
-        return [held for some in moment.held.values() for held in some]
+        return [record for records in moment.held.values() for record in records]
 
     @cached_property
     def _active(self) -> set[int]:

@@ -50,8 +50,8 @@ def number(text: str | None) -> int | None:
 def table(text: str | None) -> dict[str, int]:
     """Return the lines ``name number`` of a file, without other lines."""
     pairs = (line.split() for line in (text or "").split("\n"))
-    found = {pair[0]: number(pair[1]) for pair in pairs if len(pair) == 2}
-    return {name: value for name, value in found.items() if value is not None}
+    numbers = {pair[0]: number(pair[1]) for pair in pairs if len(pair) == 2}
+    return {name: value for name, value in numbers.items() if value is not None}
 
 
 def status(folder: Path) -> dict[str, str]:

@@ -105,14 +105,14 @@ def rooms(process_id: int, roots: Roots) -> list[RoomForThreads]:
 
     :raises Unavailable: if the groups of the process are unknown
     """
-    found = []
+    records = []
     for folder, _ in _folders(process_id, "pids", roots):
         most, used = number(read(folder / "pids.max")), number(read(folder / "pids.current"))
         if most is not None and used is not None:
             file = str(folder / "pids.max")
             name = "the control group's number of threads"
-            found.append(RoomForThreads(name=name, setting=file, most=most, used=used, threads=max(0, most - used)))
-    return found
+            records.append(RoomForThreads(name=name, setting=file, most=most, used=used, threads=max(0, most - used)))
+    return records
 
 
 def _folders(process_id: int, controller: str, roots: Roots) -> list[tuple[Path, int]]:

@@ -21,8 +21,8 @@ _UNITS = {"b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 def soft_limits(folder: Path) -> dict[str, int]:
     """Return the soft limits of a process that are numbers, by their names in ``limits``."""
     rows = _ROW.findall(read(folder / "limits") or "")
-    found = {name: number(value) for name, value in rows}
-    return {name: value for name, value in found.items() if value is not None}
+    limits = {name: number(value) for name, value in rows}
+    return {name: value for name, value in limits.items() if value is not None}
 
 
 def rooms(
@@ -35,11 +35,11 @@ def rooms(
     """
     folder = roots.proc / str(process_id)
     limits, lines = soft_limits(folder), status(folder)
-    found = []
+    records = []
     most = limits.get("Max processes")
     if most is not None and not _is_exempt(lines):
         used = _threads_of_user(folder, counts, roots.proc)
-        found.append(
+        records.append(
             RoomForThreads(
                 name="the user's number of threads",
                 setting="ulimit -u",
@@ -52,7 +52,7 @@ def rooms(
     if space is not None and size is not None:
         stack = stack_size(variables or {}) or limits.get("Max stack size", _DEFAULT_STACK)
         used = size << 10
-        found.append(
+        records.append(
             RoomForThreads(
                 name="the process's address space",
                 setting="ulimit -v",
@@ -61,7 +61,7 @@ def rooms(
                 threads=max(0, space - used) // (stack + _PAGE),
             )
         )
-    return found
+    return records
 
 
 def stack_size(variables: Mapping[str, str]) -> int | None:

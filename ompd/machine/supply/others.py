@@ -97,13 +97,13 @@ def _are_related(one_id: int, one: ProcessCount, other_id: int, other: ProcessCo
 
 def _ready(folder: Path) -> tuple[frozenset[int], ...]:
     # The processors that each thread may use which runs or is ready to run.
-    found = []
+    masks = []
     with suppress(OSError):  # the process has ended
         for entry in sorted(os.scandir(folder / "task"), key=lambda entry: entry.name)[:_MAX_THREADS]:
             lines = status(Path(entry.path))
             if lines.get("State", "").startswith("R"):
-                found.append(frozenset(parse_cpu_list(lines.get("Cpus_allowed_list", ""))))
-    return tuple(found)
+                masks.append(frozenset(parse_cpu_list(lines.get("Cpus_allowed_list", ""))))
+    return tuple(masks)
 
 
 def count_processors(proc: Path) -> dict[int, ProcessorUse]:

@@ -43,13 +43,13 @@ def binding_settings(settings: Settings) -> dict[str, str]:
     is_llvm = not _LLVM.isdisjoint(settings.kinds.values())
     if is_llvm:
         names = ["KMP_AFFINITY", *names]
-    found = {name: variables[name] for name in names if variables.get(name, "").strip()}
-    affinity = found.get("KMP_AFFINITY", "").lower()
+    bindings = {name: variables[name] for name in names if variables.get(name, "").strip()}
+    affinity = bindings.get("KMP_AFFINITY", "").lower()
     if "none" in affinity or "disabled" in affinity:
         return {}
     if affinity and not any(word in affinity for word in _AFFINITY_TYPES):
-        del found["KMP_AFFINITY"]  # other words, such as verbose, bind nothing
-    return found
+        del bindings["KMP_AFFINITY"]  # other words, such as verbose, bind nothing
+    return bindings
 
 
 class Causes:
@@ -131,15 +131,15 @@ class Causes:
                 evidence=(Evidence(f"{file} allows {processors_in_words(supply.cpuset)}", "runtime"),),
             )
         launcher = next((row for row in _LAUNCHERS if row[0] in variables), None)
-        own = next((t.processors for t in supply.threads if t.native_thread_id == supply.process_id), None)
-        if launcher is not None and own is not None and own <= cpus:
+        initial = next((t.processors for t in supply.threads if t.native_thread_id == supply.process_id), None)
+        if launcher is not None and initial is not None and initial <= cpus:
             name, who, change = launcher
             return Cause(
                 text=f"{who} has bound the process there",
                 advice=(f"{change}; or {self._fewer(cpus)}",),
                 evidence=(Evidence(f"{settings_in_words({name: variables[name]})} in its environment", "derived"),),
             )
-        if own is not None and not own <= cpus:
+        if initial is not None and not initial <= cpus:
             return Cause(
                 text="these threads have been bound, and not by a setting of OpenMP: sched_setaffinity()",
                 advice=("look for sched_setaffinity() or pthread_setaffinity_np() in the program and its libraries",),

@@ -49,16 +49,17 @@ def placed(
     hangs, others after it.
     """
     index = next((n for n, verdict in enumerate(verdicts) if _is_no_hang(verdict)), len(verdicts))
-    own = supply_verdicts(supply, moments)
+    of_supply = supply_verdicts(supply, moments)
     if any(verdict.kind is VerdictKind.OVERSUBSCRIBED for verdict in verdicts):
-        own = [verdict for verdict in own if verdict.kind not in _BY_OTHERS]  # the same, said about threads that spin
-    before = [verdict for verdict in own if _is_sure(verdict)]
-    after = [verdict for verdict in own if not _is_sure(verdict)]
-    rest = list(verdicts[index:])
-    if rest and supply.unknowns:
-        unknowns = (*rest[0].unknowns, *supply.unknowns)
-        rest[0] = replace(rest[0], unknowns=unknowns[:_MOST_UNKNOWNS])
-    return (*verdicts[:index], *before, *rest[:1], *after, *rest[1:])
+        # The others say the same about threads that spin.
+        of_supply = [verdict for verdict in of_supply if verdict.kind not in _BY_OTHERS]
+    before = [verdict for verdict in of_supply if _is_sure(verdict)]
+    after = [verdict for verdict in of_supply if not _is_sure(verdict)]
+    no_hang = tuple(
+        replace(verdict, unknowns=(*verdict.unknowns, *supply.unknowns)[:_MOST_UNKNOWNS])
+        for verdict in verdicts[index : index + 1]
+    )
+    return (*verdicts[:index], *before, *no_hang, *after, *verdicts[index + 1 :])
 
 
 def _is_sure(verdict: VerdictRecord) -> bool:
