@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from ompd.binary.core.procfs import parse_stat, parse_times
+from ompd.binary.core.procfs import parse_stat
 from ompd.errors import MalformedFile
 from ompd.records import record
 
@@ -103,6 +103,6 @@ def runtimes_of(place: Path) -> tuple[str, ...]:
 
 def _ticks(place: Path) -> int | None:
     try:
-        return sum(parse_times((place / "stat").read_bytes()))
+        return parse_stat((place / "stat").read_bytes()).ticks
     except (OSError, MalformedFile):
         return None

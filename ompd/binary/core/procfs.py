@@ -81,13 +81,21 @@ def parse_status(text: bytes) -> dict[str, str]:
 
 
 class ThreadStat(NamedTuple):
-    """Fields of ``stat``: the letter of the state, the parent's process id, the flags, and the start time in clock
-    ticks since boot.
+    """Fields of ``stat`` of a process or thread.
+
+    ``name`` is the name by the kernel, ``state`` the letter of the state, ``parent`` the parent's process id.
+    ``major_faults`` are the page faults that waited for a disk. ``ticks`` is the processor time, of user and kernel
+    together, in clock ticks. ``threads`` is the number of the process's threads, ``start_time`` is in clock ticks since
+    boot.
     """
 
+    name: str
     state: str
     parent: int
     flags: int
+    major_faults: int
+    ticks: int
+    threads: int
     start_time: int
 
 
@@ -96,21 +104,19 @@ def parse_stat(text: bytes) -> ThreadStat:
 
     :raises MalformedFile: if a needed field is missing
     """
-    fields = text.rpartition(b")")[2].split()
+    head, _, tail = text.rpartition(b")")
+    fields = tail.split()
     try:
-        return ThreadStat(fields[0].decode("ascii"), int(fields[1]), int(fields[6]), int(fields[19]))
-    except (IndexError, ValueError) as error:
-        raise MalformedFile(f"stat is {text[:80]!r}") from error
-
-
-def parse_times(text: bytes) -> tuple[int, int]:
-    """Return the user time and the kernel time of a task in ``stat``, in clock ticks.
-
-    :raises MalformedFile: if a needed field is missing
-    """
-    fields = text.rpartition(b")")[2].split()
-    try:
-        return int(fields[11]), int(fields[12])
+        return ThreadStat(
+            name=head[head.index(b"(") + 1 :].decode("utf-8", "replace"),
+            state=fields[0].decode("ascii"),
+            parent=int(fields[1]),
+            flags=int(fields[6]),
+            major_faults=int(fields[9]),
+            ticks=int(fields[11]) + int(fields[12]),
+            threads=int(fields[17]),
+            start_time=int(fields[19]),
+        )
     except (IndexError, ValueError) as error:
         raise MalformedFile(f"stat is {text[:80]!r}") from error
 

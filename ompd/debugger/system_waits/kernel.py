@@ -33,7 +33,6 @@ from ompd.binary.core.procfs import (
     parse_stat,
     parse_status,
     parse_timers,
-    parse_times,
 )
 from ompd.debugger.memory import TargetMemory
 from ompd.debugger.modules.modules import ModuleList
@@ -185,7 +184,7 @@ class SystemFacts:
         with suppress(Unavailable, ValueError, IndexError):
             return int(self._target.proc_text(f"task/{thread}/schedstat").split()[0])
         try:
-            ticks = sum(parse_times(self._target.proc_text(f"task/{thread}/stat")))
+            ticks = parse_stat(self._target.proc_text(f"task/{thread}/stat")).ticks
         except MalformedFile as error:
             raise Unavailable(str(error)) from error
         return ticks * _NANOSECONDS // os.sysconf("SC_CLK_TCK")

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
+from ompd.binary.core.procfs import ThreadStat
 from ompd.machine.supply.files import Roots, number, read, status
-from ompd.machine.supply.others import ProcessCount
 from ompd.model.supply import RoomForThreads
 
 _CAP_SYS_ADMIN, _CAP_SYS_RESOURCE = 1 << 21, 1 << 24
@@ -26,7 +26,7 @@ def soft_limits(folder: Path) -> dict[str, int]:
 
 
 def rooms(
-    process_id: int, counts: Mapping[int, ProcessCount], variables: Mapping[str, str] | None, roots: Roots
+    process_id: int, counts: Mapping[int, ThreadStat], variables: Mapping[str, str] | None, roots: Roots
 ) -> list[RoomForThreads]:
     """Return the limits of the process that a further thread may exceed.
 
@@ -81,7 +81,7 @@ def _is_exempt(lines: Mapping[str, str]) -> bool:
     return True
 
 
-def _threads_of_user(folder: Path, counts: Mapping[int, ProcessCount], proc: Path) -> int:
+def _threads_of_user(folder: Path, counts: Mapping[int, ThreadStat], proc: Path) -> int:
     user = folder.stat().st_uid if folder.exists() else None
     total = 0
     for process_id, count in counts.items():

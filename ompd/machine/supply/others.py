@@ -6,9 +6,10 @@ import os
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
 
+from ompd.binary.core.procfs import ThreadStat, parse_stat
 from ompd.debugger.targets.live.processors import parse_cpu_list
+from ompd.errors import MalformedFile
 from ompd.machine.processes import runtimes_of
 from ompd.machine.supply.files import NANOSECONDS, read, status
 from ompd.model.supply import OtherProcess, ProcessorUse
@@ -21,17 +22,7 @@ _MAX_THREADS = 512
 _TICK = os.sysconf("SC_CLK_TCK")
 
 
-class ProcessCount(NamedTuple):
-    """A process and its processor time so far, in clock ticks. ``start`` tells it from a later one with its number."""
-
-    program: str
-    parent: int
-    ticks: int
-    threads: int
-    start: int
-
-
-def count_processes(proc: Path) -> tuple[dict[int, ProcessCount], bool]:
+def count_processes(proc: Path) -> tuple[dict[int, ThreadStat], bool]:
     """Return the processes that can be seen, by number, and whether these are all."""
     try:
         numbers = [int(entry.name) for entry in os.scandir(proc) if entry.name.isdecimal()]
@@ -39,27 +30,14 @@ def count_processes(proc: Path) -> tuple[dict[int, ProcessCount], bool]:
         return {}, False
     counts = {}
     for process_id in numbers[:_MAX_PROCESSES]:
-        count = parse_count(read(proc / str(process_id) / "stat"))
-        if count is not None:
-            counts[process_id] = count
+        with suppress(OSError, MalformedFile):  # the process has ended
+            counts[process_id] = parse_stat((proc / str(process_id) / "stat").read_bytes())
     return counts, len(numbers) <= _MAX_PROCESSES
 
 
-def parse_count(text: str | None) -> ProcessCount | None:
-    """Return the counts in a process's ``stat``, None if it is malformed."""
-    head, _, rest = (text or "").rpartition(")")
-    fields = rest.split()
-    try:
-        program = head[head.index("(") + 1 :]
-        ticks = int(fields[11]) + int(fields[12])
-        return ProcessCount(program, int(fields[1]), ticks, int(fields[17]), int(fields[19]))
-    except (ValueError, IndexError):
-        return None
-
-
 def busy_processes(
-    earlier: Mapping[int, ProcessCount],
-    later: Mapping[int, ProcessCount],
+    earlier: Mapping[int, ThreadStat],
+    later: Mapping[int, ThreadStat],
     process_id: int,
     proc: Path,
 ) -> tuple[OtherProcess, ...]:
@@ -69,9 +47,12 @@ def busy_processes(
     """
     own = later.get(process_id)
     used: dict[int, int] = {}
-    for number, count in later.items():
+    latest = max((stat.start_time for stat in earlier.values()), default=0)
+    for number, stat in later.items():
         old = earlier.get(number)
-        ticks = count.ticks - (old.ticks if old is not None and old.start == count.start else 0)
+        if old is None and stat.start_time < latest:
+            continue  # it is older than the earlier look, which did not read it
+        ticks = stat.ticks - (old.ticks if old is not None and old.start_time == stat.start_time else 0)
         if number not in (process_id, os.getpid()) and ticks > 0:
             used[number] = ticks
     others = []
@@ -80,7 +61,7 @@ def busy_processes(
         others.append(
             OtherProcess(
                 process_id=number,
-                program=later[number].program,
+                program=later[number].name,
                 used_ns=used[number] * NANOSECONDS // _TICK,
                 ready=ready,
                 is_related=own is not None and _are_related(process_id, own, number, later[number]),
@@ -90,7 +71,7 @@ def busy_processes(
     return tuple(others)
 
 
-def _are_related(one_id: int, one: ProcessCount, other_id: int, other: ProcessCount) -> bool:
+def _are_related(one_id: int, one: ThreadStat, other_id: int, other: ThreadStat) -> bool:
     # Process 1 adopts orphans, which does not relate them.
     return other.parent == one_id or one.parent == other_id or (one.parent == other.parent and one.parent > 1)
 

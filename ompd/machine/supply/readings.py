@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
+from ompd.binary.core.procfs import ThreadStat, parse_stat
 from ompd.debugger.targets.live.processors import parse_cpu_list
-from ompd.errors import Unavailable
+from ompd.errors import MalformedFile, Unavailable
 from ompd.machine.supply import groups, limits
 from ompd.machine.supply.files import Roots, read, status
 from ompd.machine.supply.groups import QuotaCount
 from ompd.machine.supply.others import (
-    ProcessCount,
     busy_processes,
     count_processes,
     count_processors,
@@ -37,7 +38,7 @@ class Reading(NamedTuple):
 
     moment: float
     threads: Mapping[int, ThreadCount]
-    processes: Mapping[int, ProcessCount]
+    processes: Mapping[int, ThreadStat]
     processors: Mapping[int, ProcessorUse]
     quotas: list[QuotaCount]
     unknowns: tuple[str, ...]
@@ -73,8 +74,9 @@ def _threads(process_id: int, roots: Roots) -> list[tuple[int, Path]]:
 def _count(folder: Path) -> ThreadCount:
     times = (read(folder / "schedstat") or "").split()
     is_known = len(times) == 3 and all(map(str.isdecimal, times))
-    fields = (read(folder / "stat") or "").rpartition(")")[2].split()
-    faults = int(fields[9]) if len(fields) > 9 and fields[9].isdecimal() else None
+    faults = None
+    with suppress(OSError, MalformedFile):
+        faults = parse_stat((folder / "stat").read_bytes()).major_faults
     return ThreadCount(int(times[0]) if is_known else None, int(times[1]) if is_known else None, faults)
 
 
@@ -116,7 +118,7 @@ def supply_between(
         quotas=groups.between(earlier.quotas, later.quotas),
         cpuset=cpuset[0] if cpuset is not None else None,
         cpuset_file=cpuset[1] if cpuset is not None else None,
-        parent=parent.program if parent is not None else None,
+        parent=parent.name if parent is not None else None,
         parent_processors=_allowed(roots.proc / str(own.parent)) if own is not None else None,
         rooms=tuple(rooms),
         pressure=_pressure(roots.proc),

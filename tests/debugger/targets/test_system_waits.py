@@ -12,9 +12,9 @@ import pytest
 from ompd.binary.core.procfs import (
     find_connection,
     parse_signals,
+    parse_stat,
     parse_syscall_arguments,
     parse_timers,
-    parse_times,
 )
 from ompd.contract.process import Location, Module, Stack
 from ompd.debugger.files.finder import FileFinder
@@ -458,12 +458,12 @@ def test_what_proc_says_of_calls_times_signals_and_timers() -> None:
     assert parse_syscall_arguments(b"202 0x1 0x2 0x3 0x4 0x5 0x6 0x7ffe10 0x7f0045\n") == (202, 1, 2, 3, 4, 5, 6)
     for text in (b"-1 0x7ffe10 0x7f0045\n", b"running\n", b"", b"1 x y z 1 2 3 4 5\n"):
         assert parse_syscall_arguments(text) == ()
-    assert parse_times(b"1 (a) b) S 1 1 1 0 -1 4194560 1 0 0 0 17 4 0 0 20 0 1 0 5 1 1") == (17, 4)
+    assert parse_stat(b"1 (a) b) S 1 1 1 0 -1 4194560 1 0 0 0 17 4 0 0 20 0 1 0 5 1 1").ticks == 17 + 4
     assert parse_signals(b"SigQ:\t0/1\nSigPnd:\t01\nShdPnd:\t80\nSigBlk:\tffff\n") == (1, 0x80, 0xFFFF)
     timers = b"ID: 0\nsignal: 12/0000\nnotify: signal/pid.7\nClockID: 1\n"
     timers += b"ID: 1\nsignal: 0/0\nnotify: none/tid.9\nClockID: 0\n"
     assert parse_timers(timers) == [(12, None, 1), (0, 9, 0)] and parse_timers(b"") == []
-    for parse in (parse_times, parse_signals):
+    for parse in (parse_stat, parse_signals):
         with pytest.raises(MalformedFile):
             parse(b"nothing")
     with pytest.raises(MalformedFile):

@@ -67,6 +67,14 @@ def test_two_looks_tell_what_was_used_in_between(tmp_path: Path) -> None:
     assert supply.unknowns == ()
 
 
+def test_what_a_process_used_before_the_first_look_does_not_count(tmp_path: Path) -> None:
+    roots = machine(tmp_path)
+    earlier = take_reading(7, roots)
+    written(roots.proc, {"10/stat": stat_of("new", ticks=3, start=9), "11/stat": stat_of("old", ticks=900, start=4)})
+    supply = supply_between(7, earlier, take_reading(7, roots), Settings(), roots)
+    assert [other.program for other in supply.others] == ["new"]
+
+
 def test_files_that_are_missing_or_malformed_leave_facts_unknown(tmp_path: Path) -> None:
     roots = machine(tmp_path)
     for name in ("7/cgroup", "7/task/12/schedstat", "3/stat", "stat", "7/limits"):
