@@ -126,7 +126,7 @@ for enabled in (True, False):
 
 @each_host
 def test_a_program_is_waited_for(host: LldbHost) -> None:
-    told = host.ask("waiting", program=[regions(), "slowly", "slowly"])
+    told = host.ask("waiting", program=[regions(), *["slowly"] * 5])
     assert told["found"] == ["together"] and told["looks"] >= 2 and told["text"] == told["process"]
     assert {"continue_to", "events", "step_into_region", "wait_until"} <= set(told["listed"])
     assert told["ended"].startswith("ProgramEnded: process ")
